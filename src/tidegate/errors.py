@@ -1,0 +1,276 @@
+"""Every public exception of Tidegate, in one tree.
+
+::
+
+    TidegateError
+    ├── SseError
+    │   ├── SseEncodeError (ValueError)     what was given cannot be written as SSE without corrupting it
+    │   └── SseLimitExceeded                a line or an event is longer than the decoder's bound
+    ├── SubscriberLimitExceeded             a channel has as many subscribers as it may have
+    ├── ConcurrentConsumers (RuntimeError)  two tasks wait for the same subscription
+    ├── SessionError
+    │   ├── InvalidSessionId (ValueError)   not 1 to 128 of A-Z a-z 0-9 . _ ~ -
+    │   ├── SessionNotFound (LookupError)   no session of that name lives here
+    │   ├── SessionLimitExceeded            as many sessions as there may be
+    │   └── SnapshotConflict (ValueError)   a snapshot's place is ahead of the channel or behind the stored one
+    ├── ClientError
+    │   ├── StreamRefused                   the server's answer says: do not come back
+    │   ├── NotAnEventStream                the answer is 200, but it is no event stream
+    │   └── LoadFailed                      the state for a resync could not be loaded
+    ├── PublishRefused                      the server did not take a publish
+    ├── ServeError                          the server cannot start as asked
+    └── MissingExtra (ImportError)          a part of Tidegate needs a package that is not installed
+
+Each class carries its facts as attributes and formats them in ``str()``.
+Errors of misuse also derive from the built-in class that Python programmers expect.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "ClientError",
+    "ConcurrentConsumers",
+    "InvalidSessionId",
+    "LoadFailed",
+    "MissingExtra",
+    "NotAnEventStream",
+    "PublishRefused",
+    "ServeError",
+    "SessionError",
+    "SessionLimitExceeded",
+    "SessionNotFound",
+    "SnapshotConflict",
+    "SseEncodeError",
+    "SseError",
+    "SseLimitExceeded",
+    "StreamRefused",
+    "SubscriberLimitExceeded",
+    "TidegateError",
+]
+
+
+class TidegateError(Exception):
+    """The root: ``except TidegateError`` catches whatever Tidegate raises on purpose."""
+
+
+class SseError(TidegateError):
+    """Something about the bytes of an event stream."""
+
+
+class SseEncodeError(SseError, ValueError):
+    """What was given cannot be written as SSE without corrupting the stream.
+
+    Attributes:
+        field: ``"id"``, ``"event"``, ``"data"``, ``"retry"`` or ``"comment"``.
+    """
+
+    def __init__(self, field: str, problem: str) -> None:
+        super().__init__(field, problem)
+        self.field = field
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return f"SSE field {self.field!r}: {self.problem}"
+
+
+class SseLimitExceeded(SseError):
+    """A line or an event is longer than the decoder allows; the decoder is of no further use.
+
+    Attributes:
+        what: ``"line"`` or ``"event"``.
+        limit: the bound, in bytes.
+    """
+
+    def __init__(self, what: str, limit: int) -> None:
+        super().__init__(what, limit)
+        self.what = what
+        self.limit = limit
+
+    def __str__(self) -> str:
+        return (
+            f"an SSE {self.what} is longer than {self.limit} bytes; "
+            f"raise max_{self.what}_bytes if the sender is to be trusted"
+        )
+
+
+class SubscriberLimitExceeded(TidegateError):
+    """A channel has as many subscribers as it may have.
+
+    Attributes:
+        limit: the channel's ``max_subscribers``.
+    """
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(limit)
+        self.limit = limit
+
+    def __str__(self) -> str:
+        return f"the channel already has {self.limit} subscribers, its max_subscribers"
+
+
+class ConcurrentConsumers(TidegateError, RuntimeError):
+    """Two tasks wait for the next frame of the same subscription."""
+
+    def __str__(self) -> str:
+        return "another task already waits for this subscription; subscribe once for each consumer"
+
+
+class SessionError(TidegateError):
+    """Something about a session."""
+
+
+class InvalidSessionId(SessionError, ValueError):
+    """A session's name is not one.
+
+    Attributes:
+        session_id: the name as given.
+    """
+
+    def __init__(self, session_id: object) -> None:
+        super().__init__(session_id)
+        self.session_id = session_id
+
+    def __str__(self) -> str:
+        shown = ascii(self.session_id)
+        if len(shown) > 80:
+            shown = shown[:77] + "..."
+        return f"a session id is 1 to 128 of A-Z a-z 0-9 . _ ~ -, not {shown}"
+
+
+class SessionNotFound(SessionError, LookupError):
+    """No session of that name lives in this process.
+
+    Attributes:
+        session_id: the name as given.
+    """
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__(session_id)
+        self.session_id = session_id
+
+    def __str__(self) -> str:
+        return f"there is no session {ascii(self.session_id)}; it may have ended or never been created"
+
+
+class SessionLimitExceeded(SessionError):
+    """There are as many sessions as there may be.
+
+    Attributes:
+        limit: ``Sessions(max_sessions=…)``.
+    """
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(limit)
+        self.limit = limit
+
+    def __str__(self) -> str:
+        return f"there are already {self.limit} sessions, its max_sessions"
+
+
+class SnapshotConflict(SessionError, ValueError):
+    """A snapshot's place is ahead of the channel's head or behind the stored snapshot.
+
+    Attributes:
+        last_event_id: the place that was given.
+        low: the lowest acceptable place, that of the stored snapshot.
+        head: the highest acceptable one, the channel's last event id.
+    """
+
+    def __init__(self, last_event_id: int, low: int, head: int) -> None:
+        super().__init__(last_event_id, low, head)
+        self.last_event_id = last_event_id
+        self.low = low
+        self.head = head
+
+    def __str__(self) -> str:
+        return (
+            f"a snapshot at event {self.last_event_id} does not fit: "
+            f"the stored one is at {self.low}, the channel's head at {self.head}"
+        )
+
+
+class ClientError(TidegateError):
+    """Something went wrong on the client's side of a stream."""
+
+
+class StreamRefused(ClientError):
+    """The server's answer to a stream request is final: coming back would not help.
+
+    Attributes:
+        status: the HTTP status.
+        code: the ``code`` of the answer's body, or ``None``.
+        message: the ``error`` sentence of the body, or the reason phrase.
+    """
+
+    def __init__(self, status: int, code: str | None, message: str) -> None:
+        super().__init__(status, code, message)
+        self.status = status
+        self.code = code
+        self.message = message
+
+    def __str__(self) -> str:
+        code = f" ({self.code})" if self.code else ""
+        return f"the server refused the stream with {self.status}{code}: {self.message}"
+
+
+class NotAnEventStream(ClientError):
+    """The answer is 200, but its content type is not ``text/event-stream``.
+
+    Attributes:
+        content_type: what the answer declared.
+    """
+
+    def __init__(self, content_type: str) -> None:
+        super().__init__(content_type)
+        self.content_type = content_type
+
+    def __str__(self) -> str:
+        return (
+            f"the answer's content type is {self.content_type!r}, not text/event-stream; "
+            "is the URL right, and does a proxy answer in the server's place?"
+        )
+
+
+class LoadFailed(ClientError):
+    """The state for a resync could not be loaded."""
+
+
+class PublishRefused(TidegateError):
+    """The server did not take a publish; nothing of it was published.
+
+    Attributes:
+        status: the HTTP status.
+        code: the ``code`` of the answer's body, or ``None``.
+        message: the ``error`` sentence of the body, or the reason phrase.
+    """
+
+    def __init__(self, status: int, code: str | None, message: str) -> None:
+        super().__init__(status, code, message)
+        self.status = status
+        self.code = code
+        self.message = message
+
+    def __str__(self) -> str:
+        code = f" ({self.code})" if self.code else ""
+        return f"the server refused the publish with {self.status}{code}: {self.message}"
+
+
+class ServeError(TidegateError):
+    """The server cannot start as asked; the message says what to change."""
+
+
+class MissingExtra(TidegateError, ImportError):
+    """A part of Tidegate needs a package that is not installed.
+
+    Attributes:
+        package: the package that could not be imported.
+        extra: the extra that brings it.
+    """
+
+    def __init__(self, package: str, extra: str) -> None:
+        super().__init__(package, extra)
+        self.package = package
+        self.extra = extra
+
+    def __str__(self) -> str:
+        return f"{self.package} is not installed; run: pip install 'tidegate[{self.extra}]'"
