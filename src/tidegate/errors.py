@@ -4,7 +4,7 @@
 
     TidegateError
     ├── SseError
-    │   ├── SseEncodeError (ValueError)     what was given cannot be written as SSE without corrupting it
+    │   ├── SseEncodeError (ValueError)     what was given would corrupt the stream
     │   └── SseLimitExceeded                a line or an event is longer than the decoder's bound
     ├── SubscriberLimitExceeded             a channel has as many subscribers as it may have
     ├── ConcurrentConsumers (RuntimeError)  two tasks wait for the same subscription
@@ -12,7 +12,7 @@
     │   ├── InvalidSessionId (ValueError)   not 1 to 128 of A-Z a-z 0-9 . _ ~ -
     │   ├── SessionNotFound (LookupError)   no session of that name lives here
     │   ├── SessionLimitExceeded            as many sessions as there may be
-    │   └── SnapshotConflict (ValueError)   a snapshot's place is ahead of the channel or behind the stored one
+    │   └── SnapshotConflict (ValueError)   a snapshot's place does not fit the channel
     ├── ClientError
     │   ├── StreamRefused                   the server's answer says: do not come back
     │   ├── NotAnEventStream                the answer is 200, but it is no event stream
@@ -149,7 +149,7 @@ class SessionNotFound(SessionError, LookupError):
         self.session_id = session_id
 
     def __str__(self) -> str:
-        return f"there is no session {ascii(self.session_id)}; it may have ended or never been created"
+        return f"there is no session {self.session_id!a}; it has ended or was never created"
 
 
 class SessionLimitExceeded(SessionError):

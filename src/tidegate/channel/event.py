@@ -1,0 +1,160 @@
+"""One event, or one control frame, and its wire envelope. Pure."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+import msgspec
+
+from tidegate.channel.names import EVENT_UNSERIALIZABLE, escape_type
+
+__all__ = ["ChannelEvent", "stamped_meta"]
+
+
+def _plain(value: object) -> object:
+    """Turn an object that msgspec does not know into one that it does."""
+    # pydantic models by their own method: importing pydantic to ask would make
+    # it a dependency.
+    dump = getattr(value, "model_dump", None)
+    if callable(dump) and not isinstance(value, type):
+        return dump(mode="json")
+    raise TypeError(f"objects of type {type(value).__name__} cannot be encoded as JSON")
+
+
+_encode = msgspec.json.Encoder(enc_hook=_plain).encode
+
+
+class ChannelEvent:
+    """An event of a channel or, without an ``id``, a control frame for one subscriber.
+
+    Subscribers share it: treat it, and what ``data`` holds, as read-only.
+
+    Attributes:
+        id: the place in the channel, from 1 without gaps; ``None`` for a control frame.
+        v: the version of the envelope, 1.
+        type: what happened.
+        data: what the publisher gave; anything that JSON can express, dataclasses,
+            msgspec structs and pydantic models included.
+        meta: the publisher's own, and ``serverTimestamp`` in ms since 1970.
+        originator_client_id: who caused it, if the publisher said so.
+    """
+
+    __slots__ = (
+        "_json",
+        "_reported",
+        "_wire_type",
+        "data",
+        "id",
+        "meta",
+        "originator_client_id",
+        "type",
+    )
+
+    v: ClassVar[int] = 1
+
+    def __init__(
+        self,
+        id: int | None,  # noqa: A002 - the name of the field on the wire
+        type: str,  # noqa: A002
+        data: Any,
+        meta: dict[str, Any],
+        originator_client_id: str | None = None,
+        *,
+        sound: bool = True,
+    ) -> None:
+        self.id = id
+        self.type = type
+        self.data = data
+        self.meta = meta
+        self.originator_client_id = originator_client_id
+        self._json: bytes | None = None
+        self._wire_type: str = type if sound else EVENT_UNSERIALIZABLE
+        self._reported = sound
+
+    def to_json(self) -> bytes:
+        """Return the wire envelope: compact JSON in UTF-8, encoded at most once.
+
+        NaN and the infinities become ``null``. Never raises: what cannot be encoded, or
+        has a type that may not travel, is replaced by an envelope of the same id and of
+        type ``event_unserializable``, so that the sequence has no silent hole.
+        """
+        if self._json is None:
+            self._json = self._encode()
+        return self._json
+
+    @property
+    def wire_type(self) -> str:
+        """The type on the wire: ``type``, or ``event_unserializable`` where that is put."""
+        self.to_json()
+        return self._wire_type
+
+    @property
+    def serializable(self) -> bool:
+        """Whether the event itself, not a replacement, goes on a wire."""
+        return self.wire_type != EVENT_UNSERIALIZABLE
+
+    @property
+    def size(self) -> int:
+        """What the event counts in byte caps: its envelope's bytes; 0 if unserializable."""
+        return len(self.to_json()) if self.serializable else 0
+
+    @property
+    def known_size(self) -> int:
+        """The envelope's bytes if it has been encoded already, else 0."""
+        return 0 if self._json is None else len(self._json)
+
+    def claim_report(self) -> bool:
+        """Tell, once, that the event is known to be unserializable. For its channel."""
+        if self._reported:
+            return False
+        self._reported = True
+        return True
+
+    def _encode(self) -> bytes:
+        if self._wire_type != EVENT_UNSERIALIZABLE:
+            try:
+                envelope = self._envelope(self.type, self.data, self.meta)
+                if self.originator_client_id is not None:
+                    envelope["originatorClientId"] = self.originator_client_id
+                return _encode(envelope)
+            except Exception:  # noqa: BLE001 - cycles, depth, unknown objects, foreign hooks
+                self._wire_type = EVENT_UNSERIALIZABLE
+                self._reported = False
+        # Nothing of the publisher's but the time goes into the replacement: any
+        # part of the original may be what could not be encoded.
+        return _encode(
+            self._envelope(
+                EVENT_UNSERIALIZABLE,
+                {"type": escape_type(self.type)},
+                {"serverTimestamp": self.meta["serverTimestamp"]},
+            )
+        )
+
+    def _envelope(self, type_: str, data: object, meta: dict[str, Any]) -> dict[str, object]:
+        envelope: dict[str, object] = {} if self.id is None else {"id": self.id}
+        envelope |= {"v": 1, "type": type_, "data": data, "_meta": meta}
+        return envelope
+
+    def __repr__(self) -> str:
+        return f"ChannelEvent(id={self.id!r}, type={self.type!r}, data={self.data!r})"
+
+
+def stamped_meta(meta: object, now_ms: int) -> dict[str, Any]:
+    """Copy ``meta`` and see that it has a ``serverTimestamp``.
+
+    Args:
+        meta: the publisher's dict; anything else is ignored.
+        now_ms: what to stamp unless ``meta`` has a finite number there, in ms since 1970.
+    """
+    if not isinstance(meta, dict) or not meta:
+        return {"serverTimestamp": now_ms}
+    stamped: dict[str, Any] = dict(meta)
+    given = stamped.get("serverTimestamp")
+    # A bool is an int to Python, but nobody means it as a time.
+    finite = (isinstance(given, int) and not isinstance(given, bool)) or (
+        isinstance(given, float) and math.isfinite(given)
+    )
+    if not finite:
+        stamped["serverTimestamp"] = now_ms
+    return stamped

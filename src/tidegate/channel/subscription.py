@@ -1,0 +1,281 @@
+"""One subscriber of a channel: the record that it feeds, and the consumer's handle."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import warnings
+import weakref
+from typing import TYPE_CHECKING, Self
+
+from tidegate.channel.statistics import SubscriptionStatistics
+from tidegate.errors import ConcurrentConsumers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tidegate.channel.backlog import Backlog
+    from tidegate.channel.channel import Channel
+    from tidegate.channel.event import ChannelEvent
+    from tidegate.channel.frames import EvictionReason
+
+__all__ = ["ChannelSubscription", "Subscriber"]
+
+
+class Subscriber:
+    """What a channel knows of one consumer. Not public: consumers hold the handle.
+
+    The channel holds this record and not the handle, so that a handle that nobody holds
+    any more can be collected and its place freed.
+
+    Attributes:
+        backlog: its queue.
+        on_ready: called without arguments when a waiting consumer has something to take,
+            and whenever the end comes; must be cheap, must not raise or call back.
+        delivered: events taken by the consumer.
+        evicted: it was cut because it was too slow.
+        aborted: its consumer ended it.
+        budget_exceeded: its replay stopped at the byte budget.
+    """
+
+    __slots__ = (
+        "aborted",
+        "backlog",
+        "budget_exceeded",
+        "channel",
+        "consuming",
+        "delivered",
+        "evicted",
+        "on_ready",
+    )
+
+    def __init__(self, channel: Channel, backlog: Backlog) -> None:
+        self.channel = channel
+        self.backlog = backlog
+        self.on_ready: Callable[[], None] | None = None
+        self.consuming = False
+        self.delivered = 0
+        self.evicted = False
+        self.aborted = False
+        self.budget_exceeded = False
+
+    def push(self, event: ChannelEvent) -> EvictionReason | None:
+        """Offer a live event; see `Backlog.push`."""
+        waited = self.backlog.waiting
+        reason = self.backlog.push(event)
+        if waited:
+            self._wake()
+        return reason
+
+    def force_push(self, frame: ChannelEvent) -> None:
+        """Add a frame whatever the caps say; see `Backlog.force_push`."""
+        waited = self.backlog.waiting
+        self.backlog.force_push(frame)
+        if waited:
+            self._wake()
+
+    def close(self) -> None:
+        """Let the consumer take what waits, then end."""
+        self.backlog.close()
+        self._wake()
+
+    def abort(self) -> None:
+        """Drop what waits and end."""
+        self.aborted = True
+        self.backlog.abort()
+        self._wake()
+
+    def pop(self) -> ChannelEvent | None:
+        """Take the oldest frame and count it."""
+        event = self.backlog.pop()
+        if event is not None and event.id is not None:
+            self.delivered += 1
+        return event
+
+    def _wake(self) -> None:
+        if self.on_ready is not None:
+            self.on_ready()
+
+
+class ChannelSubscription:
+    """A consumer's hold on a channel: its own async iterator and an async context manager.
+
+    Iterate it with ``async for``; leaving the loop does not end it, so that a consumer can
+    go on later. End it with `abort`, or by leaving ``async with``. A subscription that is
+    garbage-collected while attached is aborted, with a `ResourceWarning`.
+
+    Waiting for the next frame may be cancelled at any moment: nothing is lost and nothing
+    counted twice. Only one task may wait at a time. All of it belongs to the event loop
+    in which the channel is used.
+    """
+
+    __slots__ = ("__weakref__", "_subscriber")
+
+    def __init__(self, subscriber: Subscriber) -> None:
+        self._subscriber = subscriber
+        # Exit of the interpreter is no leak.
+        weakref.finalize(self, _collected, subscriber).atexit = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.abort()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> ChannelEvent:
+        """Return the next frame: an event, or a control frame without an id.
+
+        Raises:
+            StopAsyncIteration: the channel closed, the subscriber was evicted or aborted,
+                and what had waited was taken.
+            ConcurrentConsumers: another task waits already.
+        """
+        subscriber = self._subscriber
+        if subscriber.consuming:
+            raise ConcurrentConsumers
+        event = subscriber.pop()
+        if event is not None:
+            return event
+        subscriber.consuming = True
+        try:
+            while True:
+                if subscriber.backlog.closed:
+                    raise StopAsyncIteration
+                await _wait(subscriber)
+                event = subscriber.pop()
+                if event is not None:
+                    return event
+        finally:
+            subscriber.consuming = False
+
+    def abort(self) -> None:
+        """Drop what waits and end now. Idempotent; also before the first ``anext``."""
+        self._subscriber.channel._detach(self._subscriber)
+        self._subscriber.abort()
+
+    def statistics(self) -> SubscriptionStatistics:
+        """Return the counters at this moment."""
+        subscriber = self._subscriber
+        return SubscriptionStatistics(
+            queued_frames=subscriber.backlog.live_count,
+            queued_bytes=subscriber.backlog.live_bytes,
+            delivered=subscriber.delivered,
+            warned=subscriber.backlog.warned,
+            evicted=subscriber.evicted,
+        )
+
+    # -- for wires: the same frames without a suspension point --------------------------
+
+    @property
+    def ended(self) -> bool:
+        """Nothing waits, and nothing more will come."""
+        return self._subscriber.backlog.closed and not len(self._subscriber.backlog)
+
+    @property
+    def evicted(self) -> bool:
+        """The subscriber was cut; its eviction frame is the last of what waits."""
+        return self._subscriber.evicted
+
+    @property
+    def aborted(self) -> bool:
+        """The subscription was ended by its own side."""
+        return self._subscriber.aborted
+
+    @property
+    def budget_exceeded(self) -> bool:
+        """The replay stopped at its byte budget: a wire ends after ``replay_complete``."""
+        return self._subscriber.budget_exceeded
+
+    @property
+    def on_ready(self) -> Callable[[], None] | None:
+        """Called when an armed wire has something to take, and whenever the end comes.
+
+        Called inside ``publish``, ``close`` or ``abort``: it must be cheap, and must
+        neither raise nor call the channel back.
+        """
+        return self._subscriber.on_ready
+
+    @on_ready.setter
+    def on_ready(self, callback: Callable[[], None] | None) -> None:
+        self._subscriber.on_ready = callback
+
+    def arm(self) -> bool:
+        """Say that the wire waits: the next frame is handed over uncounted, with `on_ready`.
+
+        Returns:
+            Whether it waits now; ``False`` when something is there already or has ended.
+        """
+        backlog = self._subscriber.backlog
+        if len(backlog) or backlog.closed:
+            return False
+        backlog.waiting = True
+        return True
+
+    def disarm(self) -> None:
+        """Say that the wire does not wait any more."""
+        self._subscriber.backlog.waiting = False
+
+    def take(self, max_frames: int = 64, max_bytes: int = 65536) -> list[ChannelEvent]:
+        """Take at once what waits, in order.
+
+        Args:
+            max_frames: the most frames to take.
+            max_bytes: no further frame is taken once those taken have as many bytes;
+                frames not encoded yet count nothing. The first always comes.
+        """
+        frames: list[ChannelEvent] = []
+        size = 0
+        while len(frames) < max_frames and size < max_bytes:
+            event = self._subscriber.pop()
+            if event is None:
+                break
+            frames.append(event)
+            size += event.known_size
+        return frames
+
+    def encode(self, event: ChannelEvent) -> bytes:
+        """Return ``event.to_json()``; what cannot go on a wire is reported, once."""
+        encoded = event.to_json()
+        self._subscriber.channel._report(event)
+        return encoded
+
+    def evict(self, reason: EvictionReason) -> None:
+        """Cut the subscriber for a reason that only its wire knows.
+
+        As with an overflow it is told by a ``client_evicted`` frame behind what waits, and
+        the channel's diagnostics are. Without effect on one that has ended.
+        """
+        self._subscriber.channel._evict_for_wire(self._subscriber, reason)
+
+
+async def _wait(subscriber: Subscriber) -> None:
+    """Wait until the backlog has something or was closed; cancellation leaves no trace."""
+    waiter = asyncio.get_running_loop().create_future()
+
+    def ready() -> None:
+        if not waiter.done():
+            # A loop that was closed under its consumer: the backlog fills and evicts it.
+            with contextlib.suppress(RuntimeError):
+                waiter.set_result(None)
+
+    previous, subscriber.on_ready = subscriber.on_ready, ready
+    subscriber.backlog.waiting = True
+    try:
+        await waiter
+    finally:
+        subscriber.backlog.waiting = False
+        subscriber.on_ready = previous
+
+
+def _collected(subscriber: Subscriber) -> None:
+    if subscriber.channel._detach(subscriber):
+        subscriber.abort()
+        warnings.warn(
+            f"a subscription of channel {subscriber.channel.name!r} was garbage-collected; "
+            "end it with abort() or 'async with'",
+            ResourceWarning,
+            stacklevel=2,
+        )

@@ -1,0 +1,107 @@
+"""How the command line names things: ``session/ID``, ``CHANNEL``, and the server's URL. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+__all__ = [
+    "BadName",
+    "ChannelTarget",
+    "SessionTarget",
+    "Target",
+    "parse_base_url",
+    "parse_target",
+    "session_id_of",
+]
+
+_SESSION_PREFIX = "session/"
+_SESSION_ID = re.compile(r"[A-Za-z0-9._~-]{1,128}", re.ASCII)
+_CHANNEL = re.compile(r"[A-Za-z0-9._~:@-]{1,200}", re.ASCII)
+_SHOWN = 80
+
+
+class BadName(ValueError):
+    """What stands on the command line names nothing; the message says how to write it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionTarget:
+    """A session, written ``session/ID``."""
+
+    session_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelTarget:
+    """A channel of the gateway, written as its bare name."""
+
+    channel: str
+
+
+Target = SessionTarget | ChannelTarget
+"""What a command can be pointed at."""
+
+
+def parse_target(text: str) -> Target:
+    """Read a target as it stands on the command line.
+
+    Raises:
+        BadName: it is neither ``session/ID`` nor the name of a channel.
+    """
+    if text.startswith(_SESSION_PREFIX):
+        session_id = text.removeprefix(_SESSION_PREFIX)
+        if _SESSION_ID.fullmatch(session_id) is None:
+            raise BadName(
+                f"{_shown(text)} names no session: after 'session/' come 1 to 128 of "
+                "A-Z a-z 0-9 . _ ~ -"
+            )
+        return SessionTarget(session_id)
+    if _CHANNEL.fullmatch(text) is None or text in {".", ".."}:
+        raise BadName(f"{_shown(text)} is no name; write a session as session/ID")
+    return ChannelTarget(text)
+
+
+def session_id_of(target: Target) -> str:
+    """Return the id of the session that ``target`` names.
+
+    Raises:
+        BadName: it names a channel. Channels come with the gateway, which this version
+            does not have.
+    """
+    match target:
+        case SessionTarget(session_id):
+            return session_id
+        case ChannelTarget(channel):
+            example = channel if _SESSION_ID.fullmatch(channel) else "ID"
+            raise BadName(
+                f"{_shown(channel)} is the name of a channel, and channels come with the gateway, "
+                f"which this version does not have; a session is written session/{example}"
+            )
+
+
+def parse_base_url(text: str) -> str:
+    """Check the URL of a server and return it without a slash at its end.
+
+    It may carry a path, for sessions that are mounted below one.
+
+    Raises:
+        BadName: it is not ``http://`` or ``https://`` with a host, or has a query or a fragment.
+    """
+    try:
+        parts = urlsplit(text)
+        port_ok = parts.port is None or parts.port > 0
+    except ValueError:
+        raise BadName(f"{_shown(text)} is no URL") from None
+    if parts.scheme not in {"http", "https"} or not parts.hostname or not port_ok:
+        raise BadName(f"{_shown(text)} is not the URL of a server; write http://HOST:PORT")
+    if parts.query or parts.fragment:
+        raise BadName(f"{_shown(text)} has a query or a fragment; the URL of a server has none")
+    return text.rstrip("/")
+
+
+def _shown(text: str) -> str:
+    """Quote what the user wrote so that nothing in it can disturb a terminal."""
+    quoted = ascii(text)
+    return quoted if len(quoted) <= _SHOWN else quoted[: _SHOWN - 3] + "..."

@@ -1,0 +1,166 @@
+"""Lines of standard input -> events to publish. Pure."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["MAX_RECORD_BYTES", "BadRecord", "Record", "RecordReader", "event_of"]
+
+MAX_RECORD_BYTES = 512 * 1024
+"""The longest line of input. A server takes at most 1 MiB in a request."""
+
+_FIELDS = frozenset({"type", "data", "meta"})
+
+
+class BadRecord(ValueError):
+    """A line of input is no event.
+
+    Attributes:
+        number: the line's number, from 1.
+        problem: what is wrong with it.
+    """
+
+    def __init__(self, number: int, problem: str) -> None:
+        super().__init__(number, problem)
+        self.number = number
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return f"line {self.number} {self.problem}"
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One event to publish, and where it comes from.
+
+    Attributes:
+        number: the line's number, from 1.
+        event: ``{"type", "data"?, "meta"?}``.
+        plain: the line was no event in JSON and became a ``message``.
+        size: the bytes of the line; what the event takes in a request is close to it.
+    """
+
+    number: int
+    event: dict[str, Any]
+    plain: bool
+    size: int
+
+
+class RecordReader:
+    """Cuts a stream of bytes into lines and makes an event of each.
+
+    Args:
+        ndjson: every line must be an event in JSON, empty lines aside. Otherwise a line that
+            is none becomes an event of type ``message`` with the line's text as its data.
+        limit: the most bytes of a line.
+    """
+
+    __slots__ = ("_limit", "_ndjson", "_number", "_rest")
+
+    def __init__(self, *, ndjson: bool = False, limit: int = MAX_RECORD_BYTES) -> None:
+        self._ndjson = ndjson
+        self._limit = limit
+        self._rest = b""
+        self._number = 0
+
+    def feed(self, chunk: bytes) -> tuple[list[Record], BadRecord | None]:
+        """Take the next bytes; return the events that they complete.
+
+        The second value is the error of the first bad line, if there is one: the events before
+        it are in the first value, and nothing after it is looked at.
+        """
+        *whole, self._rest = (self._rest + chunk).split(b"\n")
+        records, problem = self._read(whole)
+        if problem is None and len(self._rest) > self._limit:
+            problem = self._too_long(self._number + 1)
+        return records, problem
+
+    def close(self) -> tuple[list[Record], BadRecord | None]:
+        """Return the last line if it has no end; as ``feed``."""
+        rest, self._rest = self._rest, b""
+        return self._read([rest] if rest else [])
+
+    def _read(self, lines: list[bytes]) -> tuple[list[Record], BadRecord | None]:
+        records: list[Record] = []
+        for raw in lines:
+            self._number += 1
+            try:
+                record = self._record(raw)
+            except BadRecord as problem:
+                return records, problem
+            if record is not None:
+                records.append(record)
+        return records, None
+
+    def _record(self, raw: bytes) -> Record | None:
+        number = self._number
+        if len(raw) > self._limit:
+            raise self._too_long(number)
+        line = raw.removesuffix(b"\r")
+        if self._ndjson:
+            if not line.strip():
+                return None
+            return Record(number, _strict_event(number, line), plain=False, size=len(raw))
+        text = line.decode("utf-8", "replace")
+        event = event_of(text)
+        if event is None:
+            return Record(number, {"type": "message", "data": text}, plain=True, size=len(raw))
+        return Record(number, event, plain=False, size=len(raw))
+
+    def _too_long(self, number: int) -> BadRecord:
+        return BadRecord(number, f"is longer than {self._limit} bytes")
+
+
+def event_of(text: str) -> dict[str, Any] | None:
+    """Return the event that ``text`` is in JSON, or ``None`` if it is anything else.
+
+    An event is an object with a string ``type`` and, beside it, ``data`` and ``meta`` only.
+    """
+    if not text.lstrip().startswith("{"):
+        return None
+    try:
+        value = _parse(text)
+    except ValueError:
+        return None
+    return value if _problem_of(value) is None else None
+
+
+def _strict_event(number: int, line: bytes) -> dict[str, Any]:
+    try:
+        text = line.decode("utf-8")
+    except UnicodeDecodeError:
+        raise BadRecord(number, "is not UTF-8") from None
+    try:
+        value = _parse(text)
+    except ValueError as error:
+        raise BadRecord(number, f"is not JSON: {error}") from None
+    problem = _problem_of(value)
+    if problem is not None:
+        raise BadRecord(number, problem)
+    event: dict[str, Any] = value
+    return event
+
+
+def _problem_of(value: object) -> str | None:
+    if not isinstance(value, dict):
+        return "is not a JSON object"
+    if not isinstance(value.get("type"), str):
+        return "has no 'type', or one that is not a string"
+    unknown = sorted(value.keys() - _FIELDS)
+    if unknown:
+        return f"has a field {ascii(unknown[0])}; an event has type, data and meta"
+    return None
+
+
+def _parse(text: str) -> Any:
+    try:
+        # NaN and Infinity are Python's, not JSON's: no server would take them.
+        return json.loads(text, parse_constant=_refuse_constant)
+    except RecursionError:
+        raise ValueError("too deep") from None
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
