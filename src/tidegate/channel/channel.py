@@ -99,7 +99,7 @@ class Channel:
         self._snapshot: tuple[Subscriber, ...] | None = ()
         self._diagnostics = Diagnostics(name, on_diagnostic)
         self._failed: list[Subscriber] = []
-        self._known_types: set[str] = set()
+        self._known_types: set[object] = set()
         self._closed = False
         self._evicted = 0
         self._warned = 0
@@ -202,7 +202,7 @@ class Channel:
         """
         dropped = self._handoff.put((type, data, meta, originator_client_id))
         if dropped is not None:
-            self._diagnostics.emit(
+            self._diagnostics.emit_from_thread(
                 "threadsafe_dropped", {"type": escape_type(type), "reason": dropped}
             )
 
@@ -228,6 +228,9 @@ class Channel:
         try:
             if self._failed:
                 self._cut_failed()
+            if type.__class__ is not str and isinstance(type, str):
+                # A StrEnum's member, say: the wire and all who compare want its value.
+                type = str.__str__(type)  # noqa: A001
             event = ChannelEvent(
                 self._ring.last + 1,
                 type,
@@ -254,7 +257,7 @@ class Channel:
         try:
             if self._failed:
                 self._cut_failed()
-            self._report(event)
+            self._note(event)
             self._diagnostics.flush()
         except Exception:  # noqa: BLE001 - a full stack, no memory
             _log_failure("channel %r: a diagnostic could not be given", self._name)
@@ -267,7 +270,7 @@ class Channel:
             return False
         # Bounded: a publisher that makes up a type for each event must not grow it.
         if len(self._known_types) < _MAX_KNOWN_TYPES:
-            self._known_types.add(str(type_))
+            self._known_types.add(type_)
         return True
 
     def _cut_failed(self) -> None:
@@ -277,12 +280,17 @@ class Channel:
             subscriber.close()
             self._failed.pop()
 
-    def _report(self, event: ChannelEvent) -> None:
-        """Report an event that is known to be unserializable, once."""
+    def _note(self, event: ChannelEvent) -> None:
+        """Remember to report an event that is known to be unserializable, once."""
         if event.claim_report():
-            self._diagnostics.emit(
+            self._diagnostics.add(
                 "event_unserializable", {"id": event.id, "type": escape_type(event.type)}
             )
+
+    def _report(self, event: ChannelEvent) -> None:
+        """Report an event that a wire found unserializable, once."""
+        self._note(event)
+        self._diagnostics.flush()
 
     def _offer(self, subscriber: Subscriber, event: ChannelEvent) -> None:
         reason = subscriber.push(event)
@@ -306,7 +314,7 @@ class Channel:
             threshold=threshold,
         )
         self._warned += 1
-        subscriber.force_push(frame)
+        subscriber.backlog.force_push(frame)
         self._diagnostics.add("slow_client_warning", frame.data)
 
     def _evict(
@@ -328,7 +336,7 @@ class Channel:
         )
         self._evicted += 1
         subscriber.evicted = True
-        subscriber.force_push(frame)
+        subscriber.backlog.force_push(frame)
         self._detach(subscriber)
         subscriber.close()
         self._diagnostics.add("client_evicted", frame.data)
@@ -385,7 +393,8 @@ class Channel:
         self._snapshot = None
         # Last: a callback may publish, or close the channel.
         for frame in replayed:
-            self._report(frame)
+            self._note(frame)
+        self._diagnostics.flush()
         return subscription
 
     def _replay(
@@ -400,7 +409,7 @@ class Channel:
             now_ms=self._now_ms(),
         )
         for frame in replay.frames:
-            subscriber.force_push(frame)
+            subscriber.backlog.force_push(frame)
         subscriber.budget_exceeded = replay.budget_exceeded
         return replay.frames
 

@@ -14,6 +14,13 @@ __all__ = ["ChannelEvent", "stamped_meta"]
 
 def _plain(value: object) -> object:
     """Turn an object that msgspec does not know into one that it does."""
+    # numpy's float64 is a float, many a library's string a str: by value.
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int):
+        return int.__int__(value)
+    if isinstance(value, float):
+        return float.__float__(value)
     # pydantic models by their own method: importing pydantic to ask would make
     # it a dependency.
     dump = getattr(value, "model_dump", None)

@@ -64,11 +64,11 @@ def is_event_type(value: object) -> bool:
 
     It is 1 to 128 of ``A-Z a-z 0-9 . _ : -``, not ``open``, ``error`` or a reserved name.
     """
-    return (
-        isinstance(value, str)
-        and _EVENT_TYPE.fullmatch(value) is not None
-        and value not in _REFUSED
-    )
+    if not isinstance(value, str):
+        return False
+    # By its characters: a subclass may have no hash, or one of its own.
+    name = str.__str__(value)
+    return _EVENT_TYPE.fullmatch(name) is not None and name not in _REFUSED
 
 
 def escape_type(value: object) -> str:

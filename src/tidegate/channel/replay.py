@@ -64,8 +64,8 @@ def plan_replay(
     spent = 0
     stopped = False
     for event in ring.after(after):
-        spent += event.size
-        if spent > budget and last_replayed is not None:
+        # An event that is past the budget anyway is not even encoded.
+        if last_replayed is not None and (spent > budget or spent + event.size > budget):
             frames.append(
                 state_resync_required(
                     now_ms,
@@ -77,6 +77,7 @@ def plan_replay(
             stopped = True
             break
         frames.append(event)
+        spent += event.size
         replayed += 1
         last_replayed = event.id
     frames.append(replay_complete(now_ms, replayed=replayed, last_replayed_id=last_replayed))

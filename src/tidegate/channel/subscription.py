@@ -67,13 +67,6 @@ class Subscriber:
             self._wake()
         return reason
 
-    def force_push(self, frame: ChannelEvent) -> None:
-        """Add a frame whatever the caps say; see `Backlog.force_push`."""
-        waited = self.backlog.waiting
-        self.backlog.force_push(frame)
-        if waited:
-            self._wake()
-
     def close(self) -> None:
         """Let the consumer take what waits, then end."""
         self.backlog.close()

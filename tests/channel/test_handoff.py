@@ -1,0 +1,81 @@
+import asyncio
+import threading
+
+import pytest
+
+from tidegate.channel import handoff
+from tidegate.channel.handoff import Handoff
+
+
+def test_without_a_loop_a_call_is_dropped():
+    assert Handoff(print).put((1,)) == "no_loop"
+
+
+def test_with_a_closed_loop_a_call_is_dropped():
+    made = Handoff(print)
+    made.loop = asyncio.new_event_loop()
+    made.loop.close()
+    assert made.put((1,)) == "loop_closed"
+
+
+def test_a_loop_that_closes_in_the_middle_of_a_call_drops_it():
+    class Closing:
+        def is_closed(self):
+            return False
+
+        def call_soon_threadsafe(self, callback):
+            raise RuntimeError("Event loop is closed")
+
+    made = Handoff(print)
+    made.loop = Closing()
+    assert made.put((1,)) == "loop_closed"
+    assert made.put((1,)) == "loop_closed"
+
+
+async def test_over_its_bound_a_call_is_dropped(monkeypatch):
+    monkeypatch.setattr(handoff, "_MAX_PENDING", 2)
+    seen = []
+    made = Handoff(seen.append)
+    made.loop = asyncio.get_running_loop()
+    assert [made.put((i,)) for i in range(3)] == [None, None, "queue_full"]
+    await asyncio.sleep(0)
+    assert seen == [(0,), (1,)]
+    assert made.put((3,)) is None
+    await asyncio.sleep(0)
+    assert seen == [(0,), (1,), (3,)]
+
+
+async def test_a_burst_runs_in_order_and_in_slices():
+    seen = []
+    made = Handoff(seen.append)
+    made.loop = asyncio.get_running_loop()
+    for i in range(150):
+        made.put((i,))
+    await asyncio.sleep(0)
+    assert len(seen) == 64
+    await asyncio.sleep(0)
+    assert len(seen) == 128
+    await asyncio.sleep(0)
+    assert seen == [(i,) for i in range(150)]
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+async def test_each_threads_order_is_kept(threads):
+    seen = []
+    made = Handoff(seen.append)
+    made.loop = asyncio.get_running_loop()
+
+    def work(who):
+        for i in range(2000):
+            assert made.put((who, i)) is None
+
+    workers = [threading.Thread(target=work, args=(n,)) for n in range(threads)]
+    for worker in workers:
+        worker.start()
+    async with asyncio.timeout(30):
+        while len(seen) < threads * 2000:  # noqa: ASYNC110 - each turn lets a slice run
+            await asyncio.sleep(0)
+    for worker in workers:
+        worker.join()
+    for who in range(threads):
+        assert [i for w, i in seen if w == who] == list(range(2000))
