@@ -293,11 +293,15 @@ class Channel:
         self._diagnostics.flush()
 
     def _offer(self, subscriber: Subscriber, event: ChannelEvent) -> None:
-        reason = subscriber.push(event)
+        backlog = subscriber.backlog
+        waited = backlog.waiting
+        reason = backlog.push(event)
+        if waited:
+            subscriber.wake()
         if reason is not None:
             self._evict(subscriber, reason, event)
             return
-        threshold = subscriber.backlog.due_warning()
+        threshold = backlog.due_warning()
         if threshold is not None:
             self._warn(subscriber, threshold, event)
 
