@@ -5,17 +5,20 @@
     TidegateError
     ├── SseError
     │   ├── SseEncodeError (ValueError)     what was given would corrupt the stream
-    │   └── SseLimitExceeded                a line or an event is longer than the decoder's bound
+    │   ├── SseLimitExceeded                a line or an event is longer than the decoder's bound
+    │   └── SseDecoderClosed (RuntimeError) bytes were fed to a decoder after its close()
     ├── SubscriberLimitExceeded             a channel has as many subscribers as it may have
     ├── ConcurrentConsumers (RuntimeError)  two tasks wait for the same subscription
     ├── SessionError
     │   ├── InvalidSessionId (ValueError)   not 1 to 128 of A-Z a-z 0-9 . _ ~ -
     │   ├── SessionNotFound (LookupError)   no session of that name lives here
     │   ├── SessionLimitExceeded            as many sessions as there may be
+    │   ├── RunCancelled                    a run ended before its generator did
     │   └── SnapshotConflict (ValueError)   a snapshot's place does not fit the channel
     ├── ClientError
     │   ├── StreamRefused                   the server's answer says: do not come back
     │   ├── NotAnEventStream                the answer is 200, but it is no event stream
+    │   ├── StreamUnavailable               as many attempts in a row failed as were allowed
     │   └── LoadFailed                      the state for a resync could not be loaded
     ├── PublishRefused                      the server did not take a publish
     ├── ServeError                          the server cannot start as asked
@@ -35,15 +38,18 @@ __all__ = [
     "MissingExtra",
     "NotAnEventStream",
     "PublishRefused",
+    "RunCancelled",
     "ServeError",
     "SessionError",
     "SessionLimitExceeded",
     "SessionNotFound",
     "SnapshotConflict",
+    "SseDecoderClosed",
     "SseEncodeError",
     "SseError",
     "SseLimitExceeded",
     "StreamRefused",
+    "StreamUnavailable",
     "SubscriberLimitExceeded",
     "TidegateError",
 ]
@@ -91,6 +97,13 @@ class SseLimitExceeded(SseError):
             f"an SSE {self.what} is longer than {self.limit} bytes; "
             f"raise max_{self.what}_bytes if the sender is to be trusted"
         )
+
+
+class SseDecoderClosed(SseError, RuntimeError):
+    """Bytes were fed to a decoder after its ``close()``: each stream takes a decoder of its own."""
+
+    def __str__(self) -> str:
+        return "feed() after close(); make a new Decoder for each stream"
 
 
 class SubscriberLimitExceeded(TidegateError):
@@ -167,6 +180,21 @@ class SessionLimitExceeded(SessionError):
         return f"there are already {self.limit} sessions, its max_sessions"
 
 
+class RunCancelled(SessionError):
+    """A run was stopped before its generator had ended.
+
+    Attributes:
+        session_id: the session that it was publishing into.
+    """
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__(session_id)
+        self.session_id = session_id
+
+    def __str__(self) -> str:
+        return f"the run was cancelled, or its session {self.session_id} ended first"
+
+
 class SnapshotConflict(SessionError, ValueError):
     """A snapshot's place is ahead of the channel's head or behind the stored snapshot.
 
@@ -229,6 +257,23 @@ class NotAnEventStream(ClientError):
             f"the answer's content type is {self.content_type!r}, not text/event-stream; "
             "is the URL right, and does a proxy answer in the server's place?"
         )
+
+
+class StreamUnavailable(ClientError):
+    """The stream could not be opened in as many attempts in a row as were allowed.
+
+    Attributes:
+        attempts: how many there were.
+        problem: what the last one met; the error behind it, if any, is ``__cause__``.
+    """
+
+    def __init__(self, attempts: int, problem: str) -> None:
+        super().__init__(attempts, problem)
+        self.attempts = attempts
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return f"the stream could not be opened in {self.attempts} attempts: {self.problem}"
 
 
 class LoadFailed(ClientError):
