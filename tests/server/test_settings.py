@@ -1,0 +1,64 @@
+import pytest
+
+from tidegate.errors import ServeError
+from tidegate.server import ServerSettings
+
+
+def test_the_defaults_serve_this_machine_alone():
+    settings = ServerSettings()
+    assert (settings.host, settings.port, settings.event_ring_size) == ("127.0.0.1", 8765, 8000)
+    assert (settings.token, settings.dev, settings.allow_origins) == (None, False, ())
+    assert settings.on_loopback
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"host": "localhost", "dev": True},
+        {"host": "::1"},
+        {"host": "0.0.0.0", "token": "t"},
+        {"host": "example.com", "token": "t"},
+        {"port": 0},
+        {"port": 65535},
+        {"event_ring_size": 0},
+        {"event_ring_size": 1_000_000},
+        {"allow_origins": ("https://a.example", "http://localhost:3000")},
+        {"allow_origins": ("*",), "token": "t"},
+        {"dev": True, "token": "t"},
+    ],
+)
+def test_what_makes_sense_is_taken(options):
+    ServerSettings(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "advice"),
+    [
+        ({"host": ""}, "give an address"),
+        ({"port": -1}, "0 to 65535"),
+        ({"port": 65536}, "0 to 65535"),
+        ({"event_ring_size": -1}, "0 to 1000000"),
+        ({"event_ring_size": 1_000_001}, "0 to 1000000"),
+        ({"max_sessions": 0}, "must be positive"),
+        ({"idle_seconds": 0}, "must be positive"),
+        ({"drain_seconds": -1}, "not negative"),
+        ({"token": ""}, "visible ASCII"),
+        ({"token": "a b"}, "visible ASCII"),
+        ({"token": "é"}, "visible ASCII"),
+        ({"token": "a\n"}, "visible ASCII"),
+        ({"host": "0.0.0.0"}, "give a --token"),
+        ({"host": "192.168.0.1"}, "give a --token"),
+        ({"host": "0.0.0.0", "dev": True}, "--dev serves this machine only"),
+        ({"host": "0.0.0.0", "dev": True, "token": "t"}, "--dev serves this machine only"),
+        ({"allow_origins": ("*",)}, "give a --token"),
+        ({"allow_origins": ("a.example",)}, "write it as browsers do"),
+        ({"allow_origins": ("https://a.example/",)}, "write it as browsers do"),
+    ],
+)
+def test_what_makes_none_is_refused_with_advice(options, advice):
+    with pytest.raises(ServeError, match=advice):
+        ServerSettings(**options)
+
+
+def test_the_token_is_not_shown():
+    assert "secret" not in repr(ServerSettings(token="secret"))

@@ -1,0 +1,61 @@
+import asyncio
+
+import pytest
+from starlette.requests import ClientDisconnect, Request
+
+from tests.stream.driver import make_scope
+from tidegate.sessions.bodies import BodyTooLarge, BodyTooSlow, read_body
+
+
+def request_of(*chunks, length=None, ends=True):
+    messages = [{"type": "http.request", "body": c, "more_body": True} for c in chunks]
+    if ends:
+        messages.append({"type": "http.request", "body": b"", "more_body": False})
+    pending = iter(messages)
+    read = []
+
+    async def receive():
+        message = next(pending, None)
+        if message is None:
+            await asyncio.Event().wait()
+        read.append(message)
+        return message
+
+    headers = [] if length is None else [(b"content-length", length)]
+    request = Request(make_scope(method="POST", headers=headers), receive)
+    request.read = read
+    return request
+
+
+async def test_a_body_up_to_the_limit_is_read_whole():
+    assert await read_body(request_of(b"ab", b"cd", length=b"4"), 4) == b"abcd"
+    assert await read_body(request_of(), 4) == b""
+
+
+@pytest.mark.parametrize("length", [b"5", b"99999999999999999999999999"])
+async def test_a_declared_length_over_the_limit_is_refused_unread(length):
+    request = request_of(b"ab", length=length)
+    with pytest.raises(BodyTooLarge):
+        await read_body(request, 4)
+    assert request.read == []
+
+
+@pytest.mark.parametrize("length", [None, b"2", b"-1", b"junk", "²".encode()])
+async def test_a_body_is_counted_whatever_is_declared(length):
+    request = request_of(b"ab", b"cd", b"e", b"f", length=length)
+    with pytest.raises(BodyTooLarge):
+        await read_body(request, 4)
+    assert len(request.read) == 3
+
+
+async def test_a_body_that_does_not_come_is_not_waited_for():
+    with pytest.raises(BodyTooSlow):
+        await read_body(request_of(b"ab", ends=False), 4, seconds=0.01)
+
+
+async def test_a_client_that_goes_is_told_apart():
+    async def receive():
+        return {"type": "http.disconnect"}
+
+    with pytest.raises(ClientDisconnect):
+        await read_body(Request(make_scope(method="POST"), receive), 4)
