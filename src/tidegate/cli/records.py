@@ -150,7 +150,7 @@ def _problem_of(value: object) -> str | None:
         return "has no 'type', or one that is not a string"
     unknown = sorted(value.keys() - _FIELDS)
     if unknown:
-        return f"has a field {ascii(unknown[0])}; an event has type, data and meta"
+        return f"has a field {unknown[0]!a}; an event has type, data and meta"
     return None
 
 

@@ -1,0 +1,180 @@
+"""``tidegate tail``: follow a session, with resume."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tidegate.cli.console import (
+    BROKEN_PIPE,
+    CommandFailed,
+    bold,
+    dim,
+    say,
+    styled,
+    when_stdout_is_gone,
+)
+from tidegate.cli.delivery import Away, Refused
+from tidegate.cli.options import DEFAULT_URL, Target, Token, Url, base_url, session_id
+from tidegate.cli.render import clock_of, compact, printable
+from tidegate.cli.session import SessionDoor
+from tidegate.client import connect
+
+if TYPE_CHECKING:
+    from tidegate.client import StreamEvent, StreamState
+
+__all__ = ["TailSettings", "run_tail", "tail"]
+
+
+@dataclass(frozen=True, slots=True)
+class TailSettings:
+    """What ``tidegate tail`` was asked to do.
+
+    Attributes:
+        url: the server's base URL.
+        session_id: the session.
+        token: the server's token, if it wants one.
+        last_event_id: where to begin: a number or ``<epoch>-<number>``; ``None``: what comes now.
+        count: events to print; ``None`` for no end.
+        as_json: print whole envelopes.
+        create: make the session first if there is none.
+    """
+
+    url: str
+    session_id: str
+    token: str | None = None
+    last_event_id: str | None = None
+    count: int | None = None
+    as_json: bool = False
+    create: bool = False
+
+
+def tail(
+    *,
+    target: Target,
+    url: Url = DEFAULT_URL,
+    token: Token = None,
+    from_start: Annotated[
+        bool, typer.Option("--from-start", help="Begin with the oldest event that is still there.")
+    ] = False,
+    last_event_id: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID",
+            show_default=False,
+            help="Begin after this event: a number, or EPOCH-NUMBER.",
+        ),
+    ] = None,
+    count: Annotated[
+        int | None,
+        typer.Option(
+            "--count", "-n", min=1, metavar="N", show_default=False, help="End after N events."
+        ),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print each event's envelope as a line of JSON.")
+    ] = False,
+    create: Annotated[
+        bool, typer.Option("--create", help="Make the session first if there is none.")
+    ] = False,
+) -> None:
+    """Print a session's events as they come, and go on where it was after a cut.
+
+    Events go to stdout, one a line: id, time, type, data. What only concerns this connection
+    (control frames, waits) goes to stderr. Without --from-start or --last-event-id it begins with
+    what is published from now on. It ends with status 0 when the session is closed or --count is
+    reached, and with 130 after Ctrl-C.
+    """
+    if from_start and last_event_id is not None:
+        raise CommandFailed("--from-start and --last-event-id exclude each other", 2)
+    settings = TailSettings(
+        base_url(url),
+        session_id(target),
+        token,
+        "0" if from_start else last_event_id,
+        count,
+        as_json,
+        create,
+    )
+    raise typer.Exit(asyncio.run(run_tail(settings)))
+
+
+async def run_tail(settings: TailSettings) -> int:
+    """Print events until the session or the count ends; return the exit status.
+
+    Raises:
+        CommandFailed: the token or the cursor is none, or the session could not be made.
+        ClientError: the server refused the stream, or it is none.
+    """
+    if settings.create:
+        door = SessionDoor(settings.url, settings.session_id, token=settings.token)
+        async with door:
+            try:
+                await door.attach()
+            except (Away, Refused) as error:
+                raise CommandFailed(str(error)) from None
+    printer = _Printer(settings.as_json)
+    with when_stdout_is_gone() as gone:
+        try:
+            await _follow(settings, printer)
+        except asyncio.CancelledError:
+            if not gone.is_set():
+                raise
+            return BROKEN_PIPE
+    return 0
+
+
+async def _follow(settings: TailSettings, printer: _Printer) -> None:
+    try:
+        stream = connect(
+            f"{settings.url}/session/{settings.session_id}",
+            token=settings.token,
+            last_event_id=settings.last_event_id,
+            on_state=printer.state,
+        )
+    except ValueError as error:
+        raise CommandFailed(str(error), 2) from None
+    left = settings.count
+    async with stream:
+        async for event in stream:
+            if event.id is None:
+                printer.control(event)
+                continue
+            printer.event(event)
+            if left is not None:
+                left -= 1
+                if left == 0:
+                    return
+
+
+class _Printer:
+    """Writes what comes: events to stdout, all else dimmed to stderr."""
+
+    def __init__(self, as_json: bool) -> None:
+        self._as_json = as_json
+        self._styled = styled(sys.stdout)
+        self._styled_err = styled(sys.stderr)
+
+    def event(self, event: StreamEvent) -> None:
+        if self._as_json:
+            line = compact(event.envelope)
+        else:
+            number = dim(f"{event.id:>6} {clock_of(event.meta)}", self._styled)
+            kind = bold(printable(event.type), self._styled)
+            line = f"{number} {kind} {compact(event.data)}"
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+
+    def control(self, event: StreamEvent) -> None:
+        self._aside(f"{printable(event.type)} {compact(event.data)}")
+
+    def state(self, state: StreamState) -> None:
+        if state.phase == "waiting":
+            self._aside(f"back in {state.delay:.1f} s: {printable(state.cause)}")
+
+    def _aside(self, text: str) -> None:
+        say(dim(f"     · {text}", self._styled_err))

@@ -1,0 +1,107 @@
+"""Styles only where they are wanted, and a stdout that nobody reads is no error."""
+
+import asyncio
+import io
+import os
+import pty
+import subprocess
+import sys
+
+import pytest
+from tests.cli.conftest import environment
+
+from tidegate.cli.console import CommandFailed, bold, complain, dim, styled, when_stdout_is_gone
+
+
+@pytest.fixture
+def terminal():
+    ours, theirs = pty.openpty()
+    with open(theirs, "w") as stream:  # noqa: PTH123 - a descriptor, not a path
+        yield stream
+    os.close(ours)
+
+
+def test_a_pipe_is_not_styled():
+    assert not styled(io.StringIO())
+
+
+def test_a_terminal_is(terminal, monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    assert styled(terminal)
+
+
+@pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
+def test_unless_its_user_does_not_want_it(terminal, monkeypatch, name, value):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv(name, value)
+    assert not styled(terminal)
+
+
+def test_styles_go_around_the_text_or_not_at_all():
+    assert dim("a", True) == "\x1b[2ma\x1b[0m"
+    assert bold("a", True) == "\x1b[1ma\x1b[0m"
+    assert dim("a", False) == bold("a", False) == "a"
+
+
+def test_complaints_go_to_stderr(capsys):
+    complain("it is broken")
+    assert capsys.readouterr() == ("", "tidegate: it is broken\n")
+
+
+def test_a_failure_has_a_status():
+    assert CommandFailed("x").exit_code == 1
+    assert CommandFailed("x", 2).exit_code == 2
+
+
+def test_a_stderr_that_nobody_reads_is_no_error():
+    process = subprocess.Popen(
+        [sys.executable, "-c", "from tidegate.cli.console import complain; complain('x')"],
+        stderr=subprocess.PIPE,
+        env=environment(),
+    )
+    process.stderr.close()
+    assert process.wait(30) == 0
+
+
+class Stdout(io.TextIOWrapper):
+    """The writing end of a pipe in place of stdout."""
+
+    def __init__(self):
+        self.reader, writer = os.pipe()
+        super().__init__(os.fdopen(writer, "wb"))
+
+
+@pytest.fixture
+def stdout():
+    stream = Stdout()
+    yield stream
+    stream.close()
+
+
+async def test_a_reader_that_goes_away_cancels_the_task_that_writes_to_it(stdout, monkeypatch):
+    monkeypatch.setattr(sys, "stdout", stdout)
+    asyncio.get_running_loop().call_soon(os.close, stdout.reader)
+    with when_stdout_is_gone() as gone:
+        with pytest.raises(asyncio.CancelledError):
+            async with asyncio.timeout(20):
+                await asyncio.Event().wait()
+        assert gone.is_set()
+    asyncio.current_task().uncancel()
+
+
+async def test_a_reader_that_stays_changes_nothing(stdout, monkeypatch):
+    monkeypatch.setattr(sys, "stdout", stdout)
+    with when_stdout_is_gone() as gone:
+        stdout.write("a line\n")
+        stdout.flush()
+        await asyncio.sleep(0)
+    assert not gone.is_set()
+    assert os.read(stdout.reader, 100) == b"a line\n"
+    os.close(stdout.reader)
+
+
+async def test_a_stdout_that_is_no_pipe_is_not_watched(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", io.StringIO())
+    with when_stdout_is_gone() as gone:
+        await asyncio.sleep(0)
+    assert not gone.is_set()

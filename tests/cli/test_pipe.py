@@ -1,0 +1,414 @@
+"""``tidegate pipe``: real commands, a real server, and what happens when either is difficult."""
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+import threading
+
+import pytest
+from tests.cli.conftest import ended, running, wait_until
+from tests.cli.test_session import nowhere
+from tests.servers import eventually, serve_app, serve_process
+
+from tidegate.cli.pipe import PipeSettings, exit_data, exit_status, run_pipe
+from tidegate.server import ServerSettings, create_app
+
+pytestmark = pytest.mark.server
+
+
+def out(text, **more):
+    return ("output", {"stream": "stdout", "line": text, **more})
+
+
+def err(text):
+    return ("output", {"stream": "stderr", "line": text})
+
+
+def python(source):
+    return [sys.executable, "-u", "-c", source]
+
+
+def shell(script, *arguments):
+    return ["/bin/sh", "-c", script, *arguments]
+
+
+def lines_of(events, stream="stdout"):
+    return [data["line"] for kind, data in events if kind == "output" and data["stream"] == stream]
+
+
+@pytest.fixture
+def fifo(tmp_path):
+    """A command that prints what is written here, until it is closed."""
+    path = tmp_path / "fifo"
+    os.mkfifo(path)
+    descriptor = os.open(path, os.O_RDWR)
+    closed = []
+
+    class Fifo:
+        command = shell('trap "echo bye; exit 5" TERM; while read line; do echo "$line"; done < "$0"', path)
+
+        def write(self, text):
+            os.write(descriptor, text.encode())
+
+        def close(self):
+            if not closed:
+                closed.append(True)
+                os.close(descriptor)
+
+    fifo = Fifo()
+    yield fifo
+    fifo.close()
+
+
+# -- what is published ------------------------------------------------------------------
+
+
+def test_lines_of_both_streams_and_the_exit_status_last(served, session_id, cli):
+    command = shell("echo one; echo two; echo oops >&2; exit 3")
+    done = cli("pipe", f"session/{session_id}", "--", *command, url=served.url)
+    assert (done.returncode, done.stdout, done.stderr) == (3, "one\ntwo\n", "oops\n")
+    events = served.pairs(session_id)
+    assert lines_of(events) == ["one", "two"]
+    assert lines_of(events, "stderr") == ["oops"]
+    assert events[-1] == ("exit", {"code": 3})
+    assert len(events) == 4
+
+
+def test_lines_are_numbered_and_bear_the_name_of_their_run(served, session_id, cli):
+    for _ in range(2):
+        cli("pipe", f"session/{session_id}", "--", "printf", "a\nb\n", url=served.url)
+    events = [event for event in served.events(session_id) if event.type == "output"]
+    assert [event.meta["seq"] for event in events] == [1, 2, 1, 2]
+    runs = [event.originator_client_id for event in events]
+    assert runs[0] == runs[1] != runs[2] == runs[3]
+
+
+def test_the_options_after_the_dashes_are_the_commands(served, session_id, cli):
+    command = shell('printf "%s\\n" "$@"', "sh", "--quiet", "--", "-n", "--url=x")
+    done = cli("pipe", f"session/{session_id}", "--", *command, url=served.url)
+    assert done.returncode == 0
+    assert lines_of(served.pairs(session_id)) == ["--quiet", "--", "-n", "--url=x"]
+
+
+def test_our_options_may_stand_before_and_after_the_session(served, session_id, cli):
+    target = f"session/{session_id}"
+    assert cli("pipe", "-q", target, "--url", served.url, "--", "echo", "a").stdout == ""
+    assert lines_of(served.pairs(session_id)) == ["a"]
+
+
+def test_text_of_every_kind_arrives(served, session_id, cli):
+    source = (
+        "import os\n"
+        "os.write(1, b'crlf\\r\\n\\n\\xff\\xfe\\n' + '€'.encode()[:1])\n"
+        "os.write(1, '€'.encode()[1:] + b'\\n' + b'x' * 65536 + b'y\\n' + b'no end')\n"
+    )
+    done = cli("pipe", f"session/{session_id}", "-q", "--", *python(source), url=served.url)
+    assert done.returncode == 0
+    assert served.pairs(session_id) == [
+        out("crlf"),
+        out(""),
+        out("\ufffd\ufffd"),
+        out("€"),
+        out("x" * 65536, partial=True),
+        out("y"),
+        out("no end"),
+        ("exit", {"code": 0}),
+    ]
+
+
+def test_a_death_by_a_signal_is_named(served, session_id, cli):
+    done = cli("pipe", f"session/{session_id}", "--", *shell("kill -KILL $$"), url=served.url)
+    assert done.returncode == 128 + 9
+    assert served.pairs(session_id) == [("exit", {"signal": "SIGKILL"})]
+
+
+@pytest.mark.parametrize(
+    ("command", "status", "words"),
+    [("no-such-command", 127, "there is no command"), ("/etc/passwd", 126, "cannot be executed")],
+)
+def test_a_command_that_cannot_be_started(served, session_id, cli, command, status, words):
+    done = cli("pipe", f"session/{session_id}", "--", command, url=served.url)
+    assert (done.returncode, done.stdout) == (status, "")
+    assert words in done.stderr
+    assert done.stderr.count("\n") == 1
+    [(kind, data)] = served.pairs(session_id)
+    assert (kind, data["code"]) == ("exit", status)
+    assert words in data["error"]
+
+
+def test_the_command_reads_our_standard_input(served, session_id, cli):
+    done = cli("pipe", f"session/{session_id}", "-q", "--", "cat", stdin=b"a\nb\n", url=served.url)
+    assert done.returncode == 0
+    assert lines_of(served.pairs(session_id)) == ["a", "b"]
+
+
+def test_without_a_standard_input_the_command_has_an_empty_one(served, session_id, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", None)
+    settings = PipeSettings(served.url, session_id, ["cat"])
+    assert asyncio.run(run_pipe(settings)) == 0
+
+
+def test_much_output_keeps_its_order_and_is_whole(served, session_id, cli):
+    count = 7000  # less than the ring keeps
+    source = f"for n in range({count}): print(n)"
+    done = cli("pipe", f"session/{session_id}", "--", *python(source), url=served.url)
+    assert done.returncode == 0
+    numbers = [str(number) for number in range(count)]
+    assert done.stdout.split() == numbers
+    assert lines_of(served.pairs(session_id)) == numbers
+
+
+def test_lines_come_while_the_command_runs(served, session_id, fifo):
+    with running("pipe", f"session/{session_id}", "--", *fifo.command, url=served.url) as process:
+        for number in (1, 2):
+            fifo.write(f"{number}\n")
+            wait_until(lambda n=number: len(served.pairs(session_id)) == n)
+            assert process.stdout.readline() == b"%d\n" % number
+        assert process.poll() is None
+
+
+# -- signals ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_goes_to_the_command_and_the_rest_is_published(served, session_id, number):
+    # The command is a shell with a child: the whole group gets the signal.
+    source = (
+        "import os, signal, sys, time\n"
+        "def bye(number, frame):\n"
+        "    print('bye from', os.getppid() != 1, flush=True)\n"
+        "    sys.exit(5)\n"
+        f"signal.signal({int(number)}, bye)\n"
+        "print('ready', flush=True)\n"
+        "time.sleep(1000)\n"
+    )
+    command = shell(f'trap "" {int(number)}; "$0" -c "$1"; exit $?', sys.executable, source)
+    with running("pipe", f"session/{session_id}", "--", *command, url=served.url) as process:
+        wait_until(lambda: served.pairs(session_id) == [out("ready")])
+        process.send_signal(number)
+        status, stderr = ended(process)
+    assert (status, stderr) == (5, "")
+    assert served.pairs(session_id) == [out("ready"), out("bye from True"), ("exit", {"code": 5})]
+
+
+def test_a_command_that_dies_by_the_forwarded_signal(served, session_id):
+    command = shell("echo ready; sleep 1000")
+    with running("pipe", f"session/{session_id}", "--", *command, url=served.url) as process:
+        wait_until(lambda: served.pairs(session_id) == [out("ready")])
+        process.send_signal(signal.SIGINT)
+        assert ended(process) == (130, "")
+    assert served.pairs(session_id)[-1] == ("exit", {"signal": "SIGINT"})
+
+
+# -- a difficult reader of the echo --------------------------------------------------------
+
+
+def test_an_echo_that_nobody_reads_does_not_stop_the_publishing(served, session_id):
+    source = "for n in range(5000): print(n)"
+    arguments = ["pipe", f"session/{session_id}", "--", *python(source)]
+    with running(*arguments, url=served.url) as process:
+        process.stdout.close()
+        assert ended(process) == (0, "")
+    assert len(served.pairs(session_id)) == 5001
+
+
+def test_an_echo_that_is_not_read_holds_the_command_back_and_a_signal_ends_the_wait(
+    served, session_id
+):
+    # Less than our own queues and the pipes hold in sum, but more than the echo's pipe takes.
+    source = "print('x' * 100_000)"
+    arguments = ["pipe", f"session/{session_id}", "--", *python(source)]
+    with running(*arguments, url=served.url) as process:
+        wait_until(lambda: ("exit", {"code": 0}) in served.pairs(session_id))
+        assert process.poll() is None
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+
+
+# -- a difficult server --------------------------------------------------------------------
+
+
+def test_a_restart_of_the_server_loses_nothing(session_id, fifo):
+    with socket.create_server(("127.0.0.1", 0)) as place:
+        port = place.getsockname()[1]
+    with serve_process(port=port) as url:
+        process_context = running("pipe", f"session/{session_id}", "--", *fifo.command, url=url)
+        process = process_context.__enter__()
+        fifo.write("before\n")
+        assert process.stdout.readline() == b"before\n"
+        url.terminate()
+    try:
+        fifo.write("meanwhile\n")
+        assert process.stdout.readline() == b"meanwhile\n"
+        with serve_process(port=port) as url:
+            tail = ["tail", f"session/{session_id}", "--create", "--from-start", "--json", "-n2"]
+            with running(*tail, url=url) as following:
+                fifo.write("after\n")
+                lines = following.stdout.read()
+                assert ended(following)[0] == 0
+            assert b'"line":"meanwhile"' in lines
+            assert lines.index(b"meanwhile") < lines.index(b"after")
+            process.send_signal(signal.SIGTERM)
+            assert ended(process)[0] == 5
+    finally:
+        process_context.__exit__(None, None, None)
+
+
+def test_a_server_that_is_not_there_at_the_start_means_no_command(session_id, cli, tmp_path):
+    marker = tmp_path / "ran"
+    done = cli(
+        "pipe", f"session/{session_id}", "--patience", "0.1", "--", "touch", marker, url=nowhere()
+    )
+    assert done.returncode == 1
+    assert done.stderr.endswith("; the command was not run\n")
+    assert done.stderr.count("\n") == 1
+    assert not marker.exists()
+
+
+def test_a_token_that_is_refused_means_no_command(session_id, cli, tmp_path):
+    marker = tmp_path / "ran"
+    with serve_app(create_app(ServerSettings(port=0, token="secret"))) as url:
+        done = cli("pipe", f"session/{session_id}", "--", "touch", marker, url=url)
+        assert done.returncode == 1
+        assert "401" in done.stderr
+        assert not marker.exists()
+        arguments = ["pipe", f"session/{session_id}", "--", "touch", marker]
+        assert cli(*arguments, url=url, TIDEGATE_TOKEN="secret").returncode == 0
+        assert marker.exists()
+
+
+class Stubborn:
+    """An app that makes sessions, and answers publishes only as it is told."""
+
+    def __init__(self):
+        self.status = 503
+        self.held = False
+        self.open = threading.Event()
+        self.open.set()
+        self.bodies = 0
+        self.asked = threading.Event()
+
+    async def __call__(self, scope, receive, send):
+        if scope["type"] != "http":
+            return
+        status, body = 201, b'{"sessionId":"x","epoch":"e","lastEventId":0}'
+        if scope["path"].endswith("/events"):
+            self.asked.set()
+            while (await receive())["more_body"]:
+                pass
+            await eventually(self.open.is_set, 60)
+            self.bodies += 1
+            status = self.status
+            body = b'{"lastEventId":1}' if status == 202 else b'{"error":"not now","code":"away"}'
+        await send({"type": "http.response.start", "status": status, "headers": []})
+        await send({"type": "http.response.body", "body": body})
+
+
+def test_after_its_patience_the_command_runs_on_and_the_loss_is_counted(session_id, cli):
+    with serve_app(Stubborn()) as url:
+        source = "for n in range(20000): print('x' * 100)"
+        arguments = ["pipe", f"session/{session_id}", "-q", "--patience", "0.3", "--"]
+        done = cli(*arguments, *python(source), url=url)
+    assert done.returncode == 1
+    first, second, third = done.stderr.splitlines()
+    assert first.startswith("tidegate: the output is no longer published: ")
+    assert "503" in first
+    assert second == "tidegate: 20000 lines of the output could not be published"
+    assert third == "tidegate: the command's exit status could not be published"
+
+
+def test_the_commands_own_failure_goes_before_ours(session_id, cli):
+    with serve_app(Stubborn()) as url:
+        arguments = ["pipe", f"session/{session_id}", "-q", "--patience", "0", "--"]
+        done = cli(*arguments, *shell("echo one; exit 7"), url=url)
+    assert done.returncode == 7
+    assert "tidegate: 1 line of the output could not be published" in done.stderr
+
+
+def test_a_refusal_in_the_middle_lets_the_command_run_on(session_id, cli):
+    app = Stubborn()
+    app.status = 403
+    with serve_app(app) as url:
+        done = cli("pipe", f"session/{session_id}", "--", *shell("echo one; echo two"), url=url)
+    assert (done.returncode, done.stdout) == (1, "one\ntwo\n")
+    assert "the server refused the publish with 403 (away): not now" in done.stderr
+    assert app.bodies == 1
+
+
+def test_a_server_that_does_not_answer_holds_the_command_back(session_id, tmp_path):
+    app = Stubborn()
+    app.status = 202
+    app.open.clear()
+    progress = tmp_path / "progress"
+    megabytes = 8
+    source = (
+        "import sys\n"
+        f"with open({str(progress)!r}, 'w') as progress:\n"
+        f"    for n in range({megabytes * 1024}):\n"
+        "        sys.stdout.write('x' * 1023 + '\\n')\n"
+        "        print(n, file=progress, flush=True)\n"
+    )
+    with serve_app(app) as url:
+        arguments = ["pipe", f"session/{session_id}", "-q", "--", *python(source)]
+        with running(*arguments, url=url) as process:
+            # Our queue takes 1 MiB and the pipe some more; the rest has to wait in the command.
+            wait_until(lambda: progress.exists() and progress.read_text().count("\n") > 1024)
+            with pytest.raises(AssertionError, match="not within"):
+                wait_until(lambda: progress.read_text().count("\n") > 3 * 1024, seconds=0.5)
+            app.open.set()
+            assert ended(process) == (0, "")
+    assert progress.read_text().count("\n") == megabytes * 1024
+
+
+def test_a_signal_after_the_commands_end_gives_up_on_a_server_that_is_away(session_id):
+    app = Stubborn()
+    with serve_app(app) as url:
+        arguments = ["pipe", f"session/{session_id}", "--patience", "1000", "--", "echo", "a"]
+        with running(*arguments, url=url) as process:
+            assert process.stdout.readline() == b"a\n"
+            wait_until(lambda: app.bodies > 2)
+            process.send_signal(signal.SIGINT)
+            status, stderr = ended(process)
+    assert status == 1
+    assert "1 line of the output could not be published" in stderr
+
+
+async def test_cancelling_ends_the_commands_group(served, session_id):
+    settings = PipeSettings(
+        served.url, session_id, shell("sleep 1000 & echo $!; wait"), quiet=True
+    )
+    running = asyncio.create_task(run_pipe(settings))
+    await eventually(lambda: served.pairs(session_id))
+    pid = int(served.pairs(session_id)[0][1]["line"])
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    await eventually(lambda: _gone(pid))
+
+
+# -- statuses ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("code", "data", "status"),
+    [
+        (0, {"code": 0}, 0),
+        (255, {"code": 255}, 255),
+        (-15, {"signal": "SIGTERM"}, 143),
+        (-40, {"signal": "SIG40"}, 168),
+    ],
+)
+def test_an_end_as_an_event_and_as_a_status(code, data, status):
+    assert exit_data(code) == data
+    assert exit_status(code) == status
+
+
+def _gone(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    with open(f"/proc/{pid}/stat") as stat:  # noqa: PTH123 - not a file of ours
+        return stat.read().rpartition(")")[2].split()[0] == "Z"

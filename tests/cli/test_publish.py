@@ -1,0 +1,139 @@
+"""``tidegate publish``: what was published is known exactly, also when something is wrong."""
+
+import json
+
+import pytest
+from tests.cli.conftest import ended, running, wait_until
+from tests.cli.test_session import nowhere
+
+pytestmark = pytest.mark.server
+
+
+def test_one_event_and_its_id(cli, served, session_id):
+    done = cli("publish", f"session/{session_id}", "note", '{"a":[1,null]}', url=served.url)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "1\n", "")
+    done = cli("publish", f"session/{session_id}", "bare", "--json", url=served.url)
+    assert json.loads(done.stdout) == {"lastEventId": 2}
+    assert served.pairs(session_id) == [("note", {"a": [1, None]}), ("bare", None)]
+
+
+def test_data_that_is_not_json_is_text_only_if_said_so(cli, served, session_id):
+    done = cli("publish", f"session/{session_id}", "note", "hello", url=served.url)
+    assert done.returncode == 2
+    assert "DATA is not JSON" in done.stderr
+    done = cli("publish", f"session/{session_id}", "note", "--text", "hello", url=served.url)
+    assert done.returncode == 0
+    done = cli("publish", f"session/{session_id}", "note", "--text", "--", "-5", url=served.url)
+    assert served.pairs(session_id) == [("note", "hello"), ("note", "-5")]
+
+
+def test_a_type_that_the_server_refuses_comes_back_with_its_sentence(cli, served, session_id):
+    done = cli("publish", f"session/{session_id}", "open", url=served.url)
+    assert done.returncode == 1
+    assert "an event type is 1 to 128" in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_session_is_made_unless_told_not_to(cli, served, session_id):
+    done = cli("publish", f"session/{session_id}", "a", "--no-create", url=served.url)
+    assert done.returncode == 1
+    assert "session_not_found" in done.stderr
+    assert cli("publish", f"session/{session_id}", "a", url=served.url).returncode == 0
+
+
+def test_a_server_that_is_not_there_is_one_sentence(cli):
+    done = cli("publish", "session/a", "x", "--patience", "0.1", url=nowhere())
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert "did not answer" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments", [["session/a"], ["session/a", "x", "--stdin"], ["session/a", "x", "--ndjson"]]
+)
+def test_a_type_or_standard_input_and_not_both(cli, arguments):
+    assert cli("publish", *arguments).returncode == 2
+
+
+def test_lines_and_events_of_standard_input(cli, served, session_id):
+    lines = b'plain\n{"type":"note","data":1}\n{"no":"type"}\nlast without an end'
+    done = cli("publish", f"session/{session_id}", "--stdin", stdin=lines, url=served.url)
+    assert (done.returncode, done.stdout) == (0, "4\n")
+    assert done.stderr == "4 published, 3 of them plain lines, as type 'message'\n"
+    assert served.pairs(session_id) == [
+        ("message", "plain"),
+        ("note", 1),
+        ("message", '{"no":"type"}'),
+        ("message", "last without an end"),
+    ]
+
+
+def test_a_line_is_published_when_it_is_typed(served, session_id):
+    with running("publish", f"session/{session_id}", "--stdin", url=served.url) as process:
+        for number in (1, 2, 3):
+            process.stdin.write(b"line %d\n" % number)
+            process.stdin.flush()
+            wait_until(lambda n=number: len(served.pairs(session_id)) == n)
+        assert ended(process)[0] == 0
+        assert process.stdout.read() == b"3\n"
+
+
+def test_empty_input_publishes_nothing(cli, served, session_id):
+    done = cli("publish", f"session/{session_id}", "--stdin", url=served.url)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert served.pairs(session_id) == []
+
+
+def test_more_than_one_batch_keeps_its_order(cli, served, session_id):
+    lines = b"".join(b'{"type":"n","data":%d}\n' % number for number in range(3000))
+    done = cli("publish", f"session/{session_id}", "--ndjson", stdin=lines, url=served.url)
+    assert (done.returncode, done.stdout) == (0, "3000\n")
+    assert [data for _, data in served.pairs(session_id)] == list(range(3000))
+
+
+def test_large_lines_go_in_requests_that_the_server_takes(cli, served, session_id):
+    lines = b"".join(b"x" * 300_000 + b"%d\n" % number for number in range(8))
+    done = cli("publish", f"session/{session_id}", "--stdin", stdin=lines, url=served.url)
+    assert done.returncode == 0
+    assert [data[-1] for _, data in served.pairs(session_id)] == list("01234567")
+
+
+def test_a_malformed_line_is_named_and_nothing_is_lost_silently(cli, served, session_id):
+    lines = b'{"type":"a"}\n\n{"type":"b"}\nnope\n{"type":"c"}\n'
+    done = cli("publish", f"session/{session_id}", "--ndjson", stdin=lines, url=served.url)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("tidegate: line 4 is not JSON: ")
+    assert done.stderr.endswith("; before it 2 events were published, up to id 2; nothing after it\n")
+    assert served.pairs(session_id) == [("a", None), ("b", None)]
+
+
+def test_a_line_that_the_server_refuses_is_found_in_its_batch(cli, served, session_id):
+    lines = b'{"type":"a"}\nplain\n{"type":"open"}\n{"type":"c"}\n'
+    done = cli("publish", f"session/{session_id}", "--stdin", stdin=lines, url=served.url)
+    assert done.returncode == 1
+    assert done.stderr.startswith("tidegate: line 3: the server refused the publish with 400")
+    assert done.stderr.endswith("; before it 2 events were published, up to id 2; nothing after it\n")
+    assert served.pairs(session_id) == [("a", None), ("message", "plain")]
+
+
+def test_a_first_line_that_is_wrong_says_that_nothing_was_published(cli, served, session_id):
+    done = cli("publish", f"session/{session_id}", "--ndjson", stdin=b"[]\n", url=served.url)
+    assert done.returncode == 1
+    assert done.stderr == "tidegate: line 1 is not a JSON object; nothing was published\n"
+
+
+def test_a_refusal_that_is_not_about_the_events_names_no_line(cli, served, session_id):
+    arguments = ["publish", f"session/{session_id}", "--stdin", "--no-create"]
+    done = cli(*arguments, stdin=b"a\nb\n", url=served.url)
+    assert done.returncode == 1
+    assert done.stderr.startswith("tidegate: the server refused the publish with 404")
+    assert done.stderr.endswith("; nothing was published\n")
+
+
+def test_a_server_that_goes_away_ends_it_with_the_lines_that_are_in_doubt(cli):
+    arguments = ["publish", "session/a", "--stdin", "--patience", "0.1"]
+    done = cli(*arguments, stdin=b"a\nb\n", url=nowhere())
+    assert done.returncode == 1
+    assert done.stderr.startswith("tidegate: lines 1 to 2: ")
+    done = cli(*arguments, stdin=b"a", url=nowhere())
+    assert done.stderr.startswith("tidegate: line 1: ")

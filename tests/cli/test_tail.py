@@ -1,0 +1,149 @@
+"""``tidegate tail``: what it prints, how it ends, and that it goes on after a cut."""
+
+import json
+import signal
+
+import pytest
+from tests.cli.conftest import ended, running, wait_until
+from tests.servers import serve_app
+
+from tidegate.server import ServerSettings, create_app
+
+pytestmark = pytest.mark.server
+
+
+def subscribers(served, session_id):
+    def count(sessions):
+        if session_id not in sessions:
+            return 0
+        return sessions.get(session_id).channel.statistics().subscribers
+
+    return served.call(count)
+
+
+def following(served, session_id):
+    wait_until(lambda: subscribers(served, session_id) == 1)
+
+
+def test_events_from_the_start_with_id_time_type_and_data(cli, served, session_id):
+    served.publish(session_id, ("note", {"a": 1}), ("text", "x\x1b[2J\ny"))
+    done = cli("tail", f"session/{session_id}", "--from-start", "-n", "2", url=served.url)
+    assert (done.returncode, done.stderr) == (0, "")
+    first, second = done.stdout.splitlines()
+    number, clock, kind, data = first.split(None, 3)
+    assert (number, kind, data) == ("1", "note", '{"a":1}')
+    assert clock.endswith("Z")
+    assert second.endswith(' text "x\\u001b[2J\\ny"')
+
+
+def test_json_is_the_envelope_in_one_line(cli, served, session_id):
+    served.publish(session_id, ("note", "é\u2028"))
+    done = cli("tail", f"session/{session_id}", "--from-start", "-n1", "--json", url=served.url)
+    assert done.stdout.count("\n") == 1
+    envelope = json.loads(done.stdout)
+    assert (envelope["id"], envelope["v"], envelope["data"]) == (1, 1, "é\u2028")
+
+
+def test_after_an_event_with_or_without_its_epoch(cli, served, session_id):
+    served.publish(session_id, ("n", 1), ("n", 2), ("n", 3))
+    epoch = served.call(lambda sessions: sessions.get(session_id).channel.epoch)
+    for cursor in ("2", f"{epoch}-2"):
+        done = cli(
+            "tail", f"session/{session_id}", "--last-event-id", cursor, "-n1", url=served.url
+        )
+        assert done.stdout.split()[0] == "3"
+        assert done.stderr == ""
+
+
+def test_an_old_epoch_is_told_on_stderr(cli, served, session_id):
+    served.publish(session_id, ("n", 1))
+    done = cli(
+        "tail", f"session/{session_id}", "--last-event-id", "0123456789abcdef-1", "-n1", url=served.url
+    )
+    assert done.stdout.split()[0] == "1"
+    assert 'state_resync_required {"reason":"epoch_reset"' in done.stderr
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["--from-start", "--last-event-id", "1"], ["--last-event-id", "a b"], ["--last-event-id", ""]],
+)
+def test_a_wrong_place_to_begin_is_a_wrong_command_line(cli, options):
+    assert cli("tail", "session/a", *options, url="http://127.0.0.1:1").returncode == 2
+
+
+def test_without_a_place_it_begins_now_and_ends_with_the_session(served, session_id):
+    served.publish(session_id, ("old", 1))
+    with running("tail", f"session/{session_id}", url=served.url) as process:
+        following(served, session_id)
+        served.publish(session_id, ("new", 2))
+        assert process.stdout.readline().split()[2] == b"new"
+        served.call(lambda sessions: sessions.delete(session_id))
+        assert ended(process) == (0, "")
+        assert process.stdout.read().split()[2] == b"session_closed"
+
+
+def test_a_session_that_is_not_there_is_one_sentence_unless_it_is_to_be_made(cli, served, session_id):
+    done = cli("tail", f"session/{session_id}", url=served.url)
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert "session_not_found" in done.stderr
+    with running("tail", f"session/{session_id}", "--create", "-n1", url=served.url) as process:
+        following(served, session_id)
+        served.publish(session_id, ("first", None))
+        assert ended(process)[0] == 0
+
+
+def test_after_an_eviction_it_comes_back_and_prints_each_event_once(served, session_id):
+    served.publish(session_id, ("n", 0))
+    arguments = ["tail", f"session/{session_id}", "--json", "--from-start", "-n", "1001"]
+    with running(*arguments, url=served.url) as process:
+        assert json.loads(process.stdout.readline())["data"] == 0
+        # More at once than a backlog takes: the client is evicted, whoever it is.
+        served.publish(session_id, *[("n", number) for number in range(1, 1001)])
+        lines = process.stdout.read().splitlines()
+        status, stderr = ended(process)
+    assert status == 0
+    assert [json.loads(line)["data"] for line in lines] == list(range(1, 1001))
+    assert "client_evicted" in stderr
+    assert "back in " in stderr
+
+
+def test_ctrl_c_ends_it_with_130_and_without_a_word(served, session_id):
+    served.publish(session_id, ("n", 0))
+    with running("tail", f"session/{session_id}", url=served.url) as process:
+        following(served, session_id)
+        process.send_signal(signal.SIGINT)
+        assert ended(process) == (130, "")
+
+
+def test_a_reader_that_goes_away_ends_it_at_once_and_without_a_word(served, session_id):
+    served.publish(session_id, ("n", 0))
+    with running("tail", f"session/{session_id}", url=served.url) as process:
+        following(served, session_id)
+        process.stdout.close()
+        assert ended(process) == (141, "")
+
+
+def test_colour_only_where_it_is_wanted(cli, served, session_id):
+    served.publish(session_id, ("n", 0))
+    arguments = ["tail", f"session/{session_id}", "--from-start", "-n1"]
+    forced = cli(*arguments, url=served.url, FORCE_COLOR="1", TERM="xterm")
+    assert "\x1b[2m" in forced.stdout
+    plain = cli(*arguments, url=served.url, FORCE_COLOR="1", TERM="xterm", NO_COLOR="1")
+    assert "\x1b" not in plain.stdout
+    assert "\x1b" not in cli(*arguments, url=served.url).stdout
+
+
+def test_the_token_comes_from_the_environment_or_the_command_line(cli, session_id):
+    app = create_app(ServerSettings(port=0, token="secret"))
+    arguments = ["tail", f"session/{session_id}", "--from-start", "-n1"]
+    with serve_app(app) as url:
+        note = ["publish", f"session/{session_id}", "note"]
+        assert cli(*note, url=url, TIDEGATE_TOKEN="secret").returncode == 0
+        assert cli(*arguments, "--token", "secret", url=url).returncode == 0
+        refused = cli(*arguments, "--token", "wrong", url=url)
+        assert refused.returncode == 1
+        assert "401" in refused.stderr
+        refused = cli(*arguments, "--create", "--token", "wrong", url=url)
+        assert (refused.returncode, refused.stderr.count("\n")) == (1, 1)
