@@ -1,9 +1,12 @@
 import asyncio
 import enum
+import gc
 import json
 import logging
+import signal
 import sys
 import threading
+import warnings
 
 import pytest
 
@@ -351,6 +354,150 @@ def test_a_failing_diagnostic_machinery_does_not_fail_the_publish(caplog):
         "channel 'c': a diagnostic could not be given"
     ]
     subscription.abort()
+
+
+class Panic(BaseException):
+    """What PyO3 raises when Rust code fails: no `Exception`."""
+
+
+class Model:
+    """Its serializer does what the test says."""
+
+    def __init__(self, act):
+        self.act = act
+
+    def model_dump(self, mode):
+        return self.act()
+
+
+def test_a_panic_of_a_foreign_serializer_makes_an_event_unserializable():
+    def panic():
+        raise Panic
+
+    channel = Channel(max_ring_bytes=1000)
+    subscription = channel.subscribe()
+    assert channel.publish("t", Model(panic)).wire_type == "event_unserializable"
+    assert ids(subscription.take()) == [1]
+    subscription.abort()
+
+
+@pytest.mark.parametrize("ring_bytes", [None, 1000])
+def test_an_interrupt_in_the_middle_of_a_publish_leaves_no_silent_gap(ring_bytes):
+    def interrupt():
+        raise KeyboardInterrupt
+
+    channel = Channel(max_ring_bytes=ring_bytes)
+    one, two = channel.subscribe(), channel.subscribe()
+    channel.publish("t")
+    with pytest.raises(KeyboardInterrupt):
+        channel.publish("t", Model(interrupt))
+    last = channel.publish("t").id
+    for subscription in (one, two):
+        assert ids(subscription.take()) == [1]
+        assert subscription.ended
+    late = channel.subscribe(last_event_id=0)
+    assert ids(late.take()) == list(range(1, last + 1))
+    assert channel.statistics().ring_events == last
+    late.abort()
+
+
+def test_a_publish_that_interrupts_another_comes_after_it():
+    channel = Channel(max_ring_bytes=10_000)
+    results = []
+
+    def publish():
+        results.append(channel.publish("inner"))
+        return "made"
+
+    subscription = channel.subscribe()
+    assert channel.publish("outer", Model(publish)).id == 1
+    assert results == [None]
+    assert [(e.id, e.type) for e in subscription.take()] == [(1, "outer"), (2, "inner")]
+    assert channel.publish("t").id == 3
+    subscription.abort()
+
+
+def test_a_publish_that_interrupts_a_replay_comes_after_it():
+    channel = Channel()
+    channel.publish("outer", Model(lambda: channel.publish("inner") and None))
+    subscription = channel.subscribe(last_event_id=0)
+    assert [f.id or f.type for f in subscription.take()] == [1, "replay_complete", 2]
+    subscription.abort()
+
+
+def test_subscribing_in_the_middle_of_another_call_is_refused():
+    refused = []
+
+    def subscribe():
+        with pytest.raises(RuntimeError, match="in the middle of another call"):
+            channel.subscribe()
+        refused.append(True)
+
+    channel = Channel(max_ring_bytes=10_000)
+    channel.publish("t", Model(subscribe))
+    assert refused == [True]
+    channel.subscribe().abort()
+
+
+def test_finalizers_that_publish_and_abort_while_the_channel_works_break_nothing():
+    """The garbage collector runs them at any allocation inside of `publish`."""
+    channel = Channel(max_queued=10**6, max_queued_bytes=10**9, max_subscribers=10**6)
+
+    class Publisher:
+        def __init__(self):
+            self.me = self
+
+        def __del__(self):
+            channel.publish("finalizer")
+
+    class Holder:
+        def __init__(self):
+            self.me = self
+            self.subscription = channel.subscribe()
+
+    reader = channel.subscribe()
+    thresholds = gc.get_threshold()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        try:
+            gc.set_threshold(3, 2, 2)
+            for i in range(2000):
+                Publisher()
+                Holder()
+                assert channel.publish("t", {"i": [i]}, meta={"a": 1}) is not None
+        finally:
+            gc.set_threshold(*thresholds)
+        gc.collect()
+    seen = ids(reader.take(10**6, 10**9))
+    assert seen == list(range(1, channel.last_event_id + 1))
+    assert channel.last_event_id == 4000
+    assert [e.id for e in channel._ring.after(0)] == seen
+    assert channel.statistics().subscribers == 1
+    reader.abort()
+
+
+async def test_a_signal_handler_may_publish_at_any_moment():
+    channel = Channel(max_queued=10**6, ring_size=10**5)
+    handled = []
+
+    def handler(*_):
+        handled.append(channel.publish("signal"))
+
+    previous = signal.signal(signal.SIGALRM, handler)
+    got = []
+    async with channel.subscribe() as subscription:
+        signal.setitimer(signal.ITIMER_REAL, 0.0002, 0.0002)
+        try:
+            async with asyncio.timeout(50):
+                while len(handled) < 200:
+                    channel.publish("t")
+                    got.append(await anext(subscription))
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, previous)
+        got += subscription.take(10**6, 10**9)
+    assert [e.id for e in got] == list(range(1, channel.last_event_id + 1))
+    assert sum(e.type == "signal" for e in got) == len(handled)
 
 
 # -- fan-out, warning, eviction ----------------------------------------------------------

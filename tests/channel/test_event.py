@@ -1,6 +1,7 @@
 import dataclasses
 import datetime as dt
 import json
+import pathlib
 
 import msgspec
 import pydantic
@@ -80,6 +81,16 @@ def test_pydantic_models_are_data():
         "a": 1,
         "when": "2026-01-01T00:00:00Z",
     }
+
+
+class Place(pydantic.BaseModel):
+    folder: pathlib.PurePosixPath
+
+
+def test_a_pydantic_model_says_itself_how_it_is_written_as_json():
+    # A path means nothing to the encoder of the envelope.
+    place = Place(folder=pathlib.PurePosixPath("/tmp"))
+    assert json.loads(event(place).to_json())["data"] == {"folder": "/tmp"}
 
 
 class Text(str):

@@ -59,6 +59,29 @@ async def test_a_burst_runs_in_order_and_in_slices():
     assert seen == [(i,) for i in range(150)]
 
 
+async def test_a_call_from_within_a_call_of_the_same_thread_waits_for_nothing():
+    """As a finalizer that the garbage collector runs inside of `put`."""
+    seen = []
+    made = Handoff(seen.append)
+
+    class Loop:
+        def is_closed(self):
+            if len(seen) == 0:
+                seen.append("inner")
+                assert made.put(("inner",)) is None
+            return False
+
+        def call_soon_threadsafe(self, callback):
+            asyncio.get_running_loop().call_soon(callback)
+
+        call_soon = call_soon_threadsafe
+
+    made.loop = Loop()
+    assert made.put(("outer",)) is None
+    await asyncio.sleep(0)
+    assert seen == ["inner", ("inner",), ("outer",)]
+
+
 @pytest.mark.parametrize("threads", [1, 4])
 async def test_each_threads_order_is_kept(threads):
     seen = []

@@ -116,6 +116,13 @@ def test_unserializable_events_cost_no_budget():
     assert told(replay) == [1, 2, 3, complete(3, 3)]
 
 
+def test_an_event_that_costs_nothing_fits_a_budget_that_is_spent_exactly():
+    ring = ring_of(2)
+    budget = sum(frame.size for frame in ring.after(0))
+    ring.append(ChannelEvent(3, "t", object(), {"serverTimestamp": 0}))
+    assert told(plan(ring, 0, budget=budget)) == [1, 2, 3, complete(3, 3)]
+
+
 def test_what_comes_after_a_first_event_over_the_budget_is_not_even_encoded():
     ring = ring_of(2, data="x" * 500)
     first, second = ring.after(0)

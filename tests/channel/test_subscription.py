@@ -299,7 +299,9 @@ def test_the_budget_flag_tells_a_wire_to_end():
     for _ in range(3):
         channel.publish("t")
     over, under = channel.subscribe(last_event_id=0), channel.subscribe(last_event_id=2)
+    live = channel.subscribe()
     assert over.budget_exceeded
     assert not under.budget_exceeded
-    over.abort()
-    under.abort()
+    assert not live.budget_exceeded
+    for subscription in (over, under, live):
+        subscription.abort()

@@ -119,9 +119,10 @@ class Backlog:
 
     def pop(self) -> ChannelEvent | None:
         """Take the oldest frame; ``None`` when there is none."""
-        if not self._entries:
+        try:
+            event, size = self._entries.popleft()
+        except IndexError:
             return None
-        event, size = self._entries.popleft()
         if size != _UNCOUNTED:
             self.live_count -= 1
             self.live_bytes -= size

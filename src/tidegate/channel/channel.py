@@ -7,6 +7,7 @@ import contextlib
 import logging
 import secrets
 import time
+from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from tidegate.channel.backlog import Backlog
@@ -33,6 +34,7 @@ __all__ = ["Channel"]
 _log = logging.getLogger("tidegate.channel")
 
 _MAX_KNOWN_TYPES: Final = 1024
+_ABSENT: Final = object()
 
 
 class Channel:
@@ -94,11 +96,15 @@ class Channel:
         self._epoch = secrets.token_hex(8) if epoch is None else epoch
         self._clock = clock
         self._ring = Ring(self._ring_size, max_ring_bytes)
-        self._subscribers: dict[Subscriber, None] = {}
+        self._subscribers: dict[Subscriber, object] = {}
         # A fan-out walks a snapshot, made anew only after somebody came or went.
         self._snapshot: tuple[Subscriber, ...] | None = ()
         self._diagnostics = Diagnostics(name, on_diagnostic)
         self._failed: list[Subscriber] = []
+        # What interrupts a call of ours (a signal handler, a finalizer that the garbage
+        # collector runs, a model's own serializer) finds it half done, and has to wait.
+        self._busy = False
+        self._deferred: deque[tuple[Any, Any, Any, Any, bool]] = deque()
         self._known_types: set[object] = set()
         self._closed = False
         self._evicted = 0
@@ -181,9 +187,15 @@ class Channel:
             originator_client_id: who caused the event.
 
         Returns:
-            The event, or ``None`` when the channel is closed.
+            The event. ``None`` when the channel is closed; and when the call interrupted
+            another call of this channel, as a signal handler or a finalizer may: the
+            event is then published as soon as that one is done.
         """
-        return self._publish(type, data, meta, originator_client_id)
+        try:
+            return self._publish(type, data, meta, originator_client_id)
+        except RecursionError:
+            # The stack was full before anything was done.
+            return None
 
     def publish_threadsafe(
         self,
@@ -225,6 +237,56 @@ class Channel:
     ) -> ChannelEvent | None:
         if self._closed:
             return None
+        if self._busy:
+            self._deferred.append((type, data, meta, originator_client_id, reserved))
+            return None
+        event = self._publish_now(type, data, meta, originator_client_id, reserved)
+        while self._deferred:
+            self._publish_now(*self._deferred.popleft())
+        return event
+
+    def _publish_now(
+        self,
+        type: str,  # noqa: A002
+        data: Any,
+        meta: object,
+        originator_client_id: str | None,
+        reserved: bool,
+    ) -> ChannelEvent | None:
+        self._busy = True
+        done = False
+        try:
+            event = self._append(type, data, meta, originator_client_id, reserved)
+            if event is not None:
+                self._fan_out(event)
+            done = True
+        finally:
+            self._busy = False
+            if not done:
+                # A KeyboardInterrupt, say: who knows which of them have the event?
+                self._failed.extend(self._subscribers)
+        if event is None:
+            return None
+        try:
+            if self._failed:
+                self._cut_failed()
+            self._note(event)
+            self._diagnostics.flush()
+        except Exception:  # noqa: BLE001 - a full stack, no memory
+            try:  # noqa: SIM105 - suppress() would be one more call
+                _log_failure("channel %r: a diagnostic could not be given", self._name)
+            except RecursionError:
+                pass  # not even that much stack is left
+        return event
+
+    def _append(
+        self,
+        type: str,  # noqa: A002
+        data: Any,
+        meta: object,
+        originator_client_id: str | None,
+        reserved: bool,
+    ) -> ChannelEvent | None:
         try:
             if self._failed:
                 self._cut_failed()
@@ -239,29 +301,28 @@ class Channel:
                 originator_client_id,
                 sound=reserved or self._is_sound(type),
             )
+            while self._snapshot is None:
+                # Making it may run the garbage collector, which may abort a subscription.
+                with contextlib.suppress(RuntimeError):
+                    self._snapshot = tuple(self._subscribers)
             self._ring.append(event)
         except Exception:  # noqa: BLE001 - a foreign dict or clock, a full stack, no memory
             # Nothing was published, and no id was used.
-            _log_failure("channel %r: an event could not be published", self._name)
+            try:  # noqa: SIM105 - suppress() would be one more call
+                _log_failure("channel %r: an event could not be published", self._name)
+            except RecursionError:
+                pass  # not even that much stack is left
             return None
-        snapshot = self._snapshot
-        if snapshot is None:
-            snapshot = self._snapshot = tuple(self._subscribers)
-        for subscriber in snapshot:
+        return event
+
+    def _fan_out(self, event: ChannelEvent) -> None:
+        for subscriber in self._snapshot or ():
             try:
                 self._offer(subscriber, event)
             except Exception:  # noqa: BLE001 - a full stack, no memory
                 # To be cut before the next event, so that it has no silent gap. Only
                 # noted here: on a full stack a call would fail as well.
                 self._failed.append(subscriber)
-        try:
-            if self._failed:
-                self._cut_failed()
-            self._note(event)
-            self._diagnostics.flush()
-        except Exception:  # noqa: BLE001 - a full stack, no memory
-            _log_failure("channel %r: a diagnostic could not be given", self._name)
-        return event
 
     def _is_sound(self, type_: object) -> bool:
         if type_.__class__ is str and type_ in self._known_types:
@@ -374,6 +435,8 @@ class Channel:
             SubscriberLimitExceeded: there are ``max_subscribers`` already.
             TypeError: an argument has the wrong type (a bool is not an integer).
             ValueError: ``last_event_id`` is negative or ``max_queued`` below 1.
+            RuntimeError: called by a signal handler or a finalizer that interrupted
+                another call of this channel.
         """
         if last_event_id is not None:
             checked_integer("last_event_id", last_event_id, 0)
@@ -388,17 +451,25 @@ class Channel:
             return ChannelSubscription(subscriber)
         if len(self._subscribers) >= self._max_subscribers:
             raise SubscriberLimitExceeded(self._max_subscribers)
+        if self._busy:
+            raise RuntimeError("a channel cannot be subscribed to in the middle of another call")
         self._bind_loop()
         replayed: list[ChannelEvent] = []
-        if last_event_id is not None:
-            replayed = self._replay(subscriber, last_event_id, epoch)
-        subscription = ChannelSubscription(subscriber)
-        self._subscribers[subscriber] = None
-        self._snapshot = None
+        self._busy = True
+        try:
+            if last_event_id is not None:
+                replayed = self._replay(subscriber, last_event_id, epoch)
+            subscription = ChannelSubscription(subscriber)
+            self._subscribers[subscriber] = None
+            self._snapshot = None
+        finally:
+            self._busy = False
         # Last: a callback may publish, or close the channel.
         for frame in replayed:
             self._note(frame)
         self._diagnostics.flush()
+        while self._deferred:
+            self._publish_now(*self._deferred.popleft())
         return subscription
 
     def _replay(
@@ -430,11 +501,10 @@ class Channel:
 
     def _detach(self, subscriber: Subscriber) -> bool:
         """Free a subscriber's place; tell whether it had one."""
-        if subscriber not in self._subscribers:
-            return False
-        del self._subscribers[subscriber]
-        self._snapshot = None
-        return True
+        attached = self._subscribers.pop(subscriber, _ABSENT) is not _ABSENT
+        if attached:
+            self._snapshot = None
+        return attached
 
     # -- small things ------------------------------------------------------------------
 

@@ -125,7 +125,9 @@ class ChannelEvent:
                 if self.originator_client_id is not None:
                     envelope["originatorClientId"] = self.originator_client_id
                 return _encode(envelope)
-            except Exception:  # noqa: BLE001 - cycles, depth, unknown objects, foreign hooks
+            except (KeyboardInterrupt, SystemExit):
+                raise
+            except BaseException:  # noqa: BLE001 - cycles, depth, unknown objects, a panic in Rust
                 self._wire_type = EVENT_UNSERIALIZABLE
                 self._reported = False
         # Nothing of the publisher's but the time goes into the replacement: any

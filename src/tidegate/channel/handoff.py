@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
@@ -27,13 +26,14 @@ class Handoff:
         loop: where the calls run; ``None`` until one is known.
     """
 
-    __slots__ = ("_lock", "_pending", "_run", "_scheduled", "loop")
+    __slots__ = ("_pending", "_run", "_scheduled", "loop")
 
     def __init__(self, run: Callable[[tuple[object, ...]], None]) -> None:
         self.loop: asyncio.AbstractEventLoop | None = None
         self._run = run
+        # No lock: the garbage collector may run a finalizer that calls `put` while its
+        # own thread is inside `put`, and would wait for itself. A deque's ends are safe.
         self._pending: deque[tuple[object, ...]] = deque()
-        self._lock = threading.Lock()
         self._scheduled = False
 
     def put(self, call: tuple[object, ...]) -> str | None:
@@ -45,28 +45,36 @@ class Handoff:
         """
         if self.loop is None:
             return "no_loop"
-        with self._lock:
-            if self.loop.is_closed():
-                return "loop_closed"
-            if len(self._pending) >= _MAX_PENDING:
-                return "queue_full"
-            if not self._scheduled:
-                try:
-                    self.loop.call_soon_threadsafe(self._drain)
-                except RuntimeError:
-                    # Closed since we looked.
-                    return "loop_closed"
-                self._scheduled = True
-            self._pending.append(call)
+        if self.loop.is_closed():
+            return self._lost()
+        if len(self._pending) >= _MAX_PENDING:
+            return "queue_full"
+        self._pending.append(call)
+        if not self._scheduled:
+            self._scheduled = True
+            try:
+                self.loop.call_soon_threadsafe(self._drain)
+            except RuntimeError:
+                # Closed since we looked.
+                return self._lost()
         return None
 
+    def _lost(self) -> str:
+        self._pending.clear()
+        self._scheduled = False
+        return "loop_closed"
+
     def _drain(self) -> None:
-        for _ in range(_SLICE):
-            with self._lock:
-                if not self._pending:
-                    self._scheduled = False
-                    return
-                call = self._pending.popleft()
-            self._run(call)
         assert self.loop is not None  # noqa: S101 - what was queued had a loop
-        self.loop.call_soon(self._drain)
+        for _ in range(_SLICE):
+            try:
+                call = self._pending.popleft()
+            except IndexError:
+                self._scheduled = False
+                break
+            self._run(call)
+        # Looked at after the flag was lowered, since who saw it raised relies on this;
+        # and still raised it is after a whole slice.
+        if self._scheduled or self._pending:
+            self._scheduled = True
+            self.loop.call_soon(self._drain)

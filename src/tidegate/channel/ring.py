@@ -50,6 +50,8 @@ class Ring:
             self.last += 1
             self.first = self.last + 1
             return
+        # First of all: what goes wrong in a foreign serializer must leave the ring as it was.
+        size = 0 if self._max_bytes is None else event.size
         if self.last - self.first + 1 == capacity:
             self._drop_oldest()
         slot = self.last % capacity
@@ -60,7 +62,7 @@ class Ring:
         # Counted only when it is in: an append that fails must leave no hole.
         self.last += 1
         if self._max_bytes is not None:
-            self.bytes += event.size
+            self.bytes += size
             while self.bytes > self._max_bytes:
                 self._drop_oldest()
 

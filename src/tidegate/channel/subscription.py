@@ -142,9 +142,11 @@ class ChannelSubscription:
         subscriber.consuming = True
         try:
             while not backlog.closed:
-                subscriber.waiter = asyncio.get_running_loop().create_future()
+                waiter = subscriber.waiter = asyncio.get_running_loop().create_future()
                 backlog.waiting = True
-                await subscriber.waiter
+                # Only now: a signal handler or a finalizer may have published before.
+                if not len(backlog):
+                    await waiter
                 event = subscriber.pop()
                 if event is not None:
                     return event
@@ -213,10 +215,11 @@ class ChannelSubscription:
             Whether it waits now; ``False`` when something is there already or has ended.
         """
         backlog = self._subscriber.backlog
-        if len(backlog) or backlog.closed:
-            return False
+        # In this order: a signal handler or a finalizer may publish in between.
         backlog.waiting = True
-        return True
+        if len(backlog) or backlog.closed:
+            backlog.waiting = False
+        return backlog.waiting
 
     def disarm(self) -> None:
         """Say that the wire does not wait any more."""
