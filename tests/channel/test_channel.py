@@ -93,6 +93,11 @@ def test_each_channel_has_an_epoch_of_its_own_fit_for_an_id():
     assert len(epochs) == 100
     assert all(len(epoch) == 16 and int(epoch, 16) >= 0 for epoch in epochs)
     assert Channel(epoch="mine").epoch == "mine"
+    for bad in (5, b"e"):
+        with pytest.raises(TypeError, match=r"^epoch must be a string, not "):
+            Channel(epoch=bad)
+    with pytest.raises(ValueError, match=r"^epoch must not be empty$"):
+        Channel(epoch="")
 
 
 def test_the_repr_tells_name_place_and_state():
@@ -383,8 +388,12 @@ def test_a_panic_of_a_foreign_serializer_makes_an_event_unserializable():
 
 @pytest.mark.parametrize("ring_bytes", [None, 1000])
 def test_an_interrupt_in_the_middle_of_a_publish_leaves_no_silent_gap(ring_bytes):
+    interrupts = [KeyboardInterrupt()]
+
     def interrupt():
-        raise KeyboardInterrupt
+        if interrupts:
+            raise interrupts.pop()
+        return "made"
 
     channel = Channel(max_ring_bytes=ring_bytes)
     one, two = channel.subscribe(), channel.subscribe()
@@ -423,6 +432,34 @@ def test_a_publish_that_interrupts_a_replay_comes_after_it():
     subscription = channel.subscribe(last_event_id=0)
     assert [f.id or f.type for f in subscription.take()] == [1, "replay_complete", 2]
     subscription.abort()
+
+
+def test_a_close_in_the_middle_of_a_publish_comes_after_it():
+    def act():
+        channel.publish("inner")
+        channel.close()
+        assert channel.closed
+        assert channel.publish("too late") is None
+        return "made"
+
+    channel = Channel(max_ring_bytes=10_000)
+    subscription = channel.subscribe()
+    assert channel.publish("outer", Model(act)).id == 1
+    assert channel.closed
+    assert [e.type for e in subscription.take()] == ["outer", "inner"]
+    assert subscription.ended
+    assert channel.last_event_id == 2
+    assert channel.statistics().subscribers == 0
+
+
+def test_what_was_deferred_is_dropped_by_a_channel_that_a_callback_closes():
+    def act():
+        channel.publish("inner")
+        return object()
+
+    channel = Channel(max_ring_bytes=10_000, on_diagnostic=lambda *_: channel.close())
+    channel.publish("outer", Model(act))
+    assert channel.last_event_id == 1
 
 
 def test_subscribing_in_the_middle_of_another_call_is_refused():
@@ -600,7 +637,7 @@ def test_a_warning_comes_again_after_the_backlog_has_shrunk():
         channel.publish("t")
         subscription.take()
     assert kinds == [["t"] * 6 + ["slow_client_warning", "t"]] * 2
-    assert channel.statistics().warned == 2
+    assert channel.statistics().warned == subscription.statistics().warned == 2
     subscription.abort()
 
 
@@ -880,6 +917,22 @@ def test_publish_threadsafe_uses_the_loop_of_construction_else_of_the_first_subs
                 return await anext(subscription)
 
     assert asyncio.run(subscribe()).data == 1
+
+
+def test_events_that_wait_when_their_loop_closes_are_reported_at_the_next_call():
+    async def construct():
+        return Channel(on_diagnostic=recorder)
+
+    recorder = Recorder()
+    loop = asyncio.new_event_loop()
+    channel = loop.run_until_complete(construct())
+    channel.publish_threadsafe("a")
+    channel.publish_threadsafe("b")
+    loop.close()
+    channel.publish_threadsafe("c")
+    assert [(kind, data["type"], data["reason"]) for kind, data in recorder.seen] == [
+        ("threadsafe_dropped", event_type, "loop_closed") for event_type in ("c", "a", "b")
+    ]
 
 
 def test_publish_threadsafe_after_close_is_nothing():

@@ -30,6 +30,20 @@ def test_a_loop_that_closes_in_the_middle_of_a_call_drops_it():
     made.loop = Closing()
     assert made.put((1,)) == "loop_closed"
     assert made.put((1,)) == "loop_closed"
+    assert made.take_lost() == []
+
+
+def test_calls_whose_loop_was_closed_can_be_taken_back():
+    made = Handoff(print)
+    assert made.take_lost() == []
+    made.loop = asyncio.new_event_loop()
+    assert made.put((1,)) is None
+    assert made.put((2,)) is None
+    assert made.take_lost() == []
+    made.loop.close()
+    assert made.put((3,)) == "loop_closed"
+    assert made.take_lost() == [(1,), (2,)]
+    assert made.take_lost() == []
 
 
 async def test_over_its_bound_a_call_is_dropped(monkeypatch):

@@ -32,7 +32,7 @@ class ModelSubscriber:
         self.max_queued, self.max_bytes = max_queued, max_bytes
         self.entries = []
         self.waiting = self.warned = self.evicted = self.closed = self.attached = False
-        self.delivered = 0
+        self.delivered = self.warnings = 0
 
     def live(self):
         sizes = [size for _, counted, size in self.entries if counted]
@@ -42,13 +42,15 @@ class ModelSubscriber:
         self.waiting = False
         self.entries.append([label, False, 0])
 
-    def offer(self, event, diagnostics):
+    def offer(self, event, note, diagnostics):
         if self.waiting:
             self.force(event.id)
             reason = None
         else:
             count, size = self.live()
             reason = None
+            if count < self.max_queued:
+                note(event)
             if count >= self.max_queued:
                 reason = "queue_overflow"
             elif count > 0 and size + event.size > self.max_bytes:
@@ -65,6 +67,7 @@ class ModelSubscriber:
             self.warned = False
         elif not self.warned and (count >= 0.75 * self.max_queued or size >= 0.75 * self.max_bytes):
             self.warned = True
+            self.warnings += 1
             self.force("slow_client_warning")
             diagnostics.append("slow_client_warning")
 
@@ -141,16 +144,12 @@ class ChannelMachine(RuleBasedStateMachine):
             self.ring_bytes and sum(e.size for e in self.ring) > self.ring_bytes
         ):
             self.ring.pop(0)
-        diagnostics = []
-        needs_bytes = self.ring_bytes is not None and self.ring_size > 0
+        if self.ring_bytes is not None and self.ring_size > 0:
+            self.model_note(event)
         for reader in list(self.readers):
-            model = reader.model
-            if model.attached:
-                handed = model.waiting
-                needs_bytes |= not handed and model.live()[0] < model.max_queued
-                model.offer(event, diagnostics)
-        self.pending += diagnostics
-        if needs_bytes or event.type != "t":
+            if reader.model.attached:
+                reader.model.offer(event, self.model_note, self.pending)
+        if event.type != "t":
             self.model_note(event)
 
     def model_note(self, event):
@@ -336,7 +335,7 @@ class ChannelMachine(RuleBasedStateMachine):
         for reader in self.readers:
             own, model = reader.subscription.statistics(), reader.model
             assert (own.queued_frames, own.queued_bytes) == model.live()
-            assert (own.warned, own.evicted) == (model.warned, model.evicted)
+            assert (own.warned, own.evicted) == (model.warnings, model.evicted)
             assert own.queued_bytes <= self.max_bytes or own.queued_frames == 1
             assert own.queued_frames <= model.max_queued
             if reader.task is None or not reader.task.done():

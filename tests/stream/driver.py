@@ -97,6 +97,9 @@ class Exchange:
             self.blocked -= 1
         if not self.resets:
             self.sent.append(message)
+        if message["type"] == "http.response.body" and not message.get("more_body", False):
+            # As uvicorn has it: who has been answered counts as gone.
+            self.disconnect()
 
     def post(self, message):
         self._messages.put_nowait(message)

@@ -4,7 +4,7 @@ import socket
 import struct
 import subprocess
 import sys
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
@@ -29,6 +29,7 @@ from tests.stream.driver import Exchange, make_request
 from tidegate.channel import Channel
 from tidegate.sse import Decoder
 from tidegate.stream import STATE_KEY, Drain, EventStream
+from tidegate.stream.transport import transport_of
 
 
 @pytest.fixture
@@ -444,13 +445,26 @@ def test_head_leaves_the_connection_usable(channel):
 
 def test_a_stalled_client_is_warned_then_cut_by_a_reset_and_others_are_not():
     reports = []
-    channel = Channel("c", max_queued=64, on_diagnostic=lambda *report: reports.append(report))
-    with serve_app(app_of(channel, max_queued=None)) as url:
-        stalled = open_stream(url.address, "/events", receive_buffer=4096)
-        reader = open_stream(url.address, "/events")
-        received = []
-        thread = threading.Thread(target=lambda: received.append(read_until(reader, b"last")))
-        thread.start()
+    channel = Channel(
+        "c",
+        max_queued_bytes=2**40,
+        on_diagnostic=lambda *report: reports.append(report),
+    )
+
+    async def strict(request):
+        return EventStream(channel, request, max_queued=64)
+
+    async def patient(request):
+        return EventStream(channel, request, max_queued=2**40)
+
+    app = Starlette(routes=[Route("/strict", strict), Route("/patient", patient)])
+    with (
+        serve_app(app) as url,
+        open_stream(url.address, "/strict", receive_buffer=4096) as stalled,
+        open_stream(url.address, "/patient") as reader,
+        ThreadPoolExecutor() as pool,
+    ):
+        reading = pool.submit(read_until, reader, b"event: last")
         wait_until(lambda: channel.statistics().subscribers == 2)
 
         async def publish_until_cut():
@@ -460,15 +474,11 @@ def test_a_stalled_client_is_warned_then_cut_by_a_reset_and_others_are_not():
             channel.publish("last")
 
         url.call(publish_until_cut)
-        thread.join(20)
-        (text,) = received
-        ids = [event.id for event in parse(unchunked(text)) if event.type == "m"]
-        assert ids == [str(number) for number in range(1, len(ids) + 1)]
+        ids = [event.id for event in parse(unchunked(reading.result(20))) if event.type == "m"]
+        assert ids == [str(number) for number in range(1, channel.last_event_id)]
         assert [kind for kind, _ in reports] == ["slow_client_warning", "client_evicted"]
         with pytest.raises(ConnectionResetError):
             read_to_end(stalled)
-        stalled.close()
-        reader.close()
 
 
 def test_a_blocked_write_times_out_by_a_reset(channel):
@@ -501,6 +511,34 @@ def test_an_explicit_drain_ends_the_streams_of_a_server_in_a_thread(channel):
         refused = httpx.get(f"{url}/events", trust_env=False)
         assert refused.status_code == 503
         assert 10 <= int(refused.headers["retry-after"]) <= 30
+
+
+def test_a_drain_cuts_a_client_that_left_a_little_unread(channel):
+    """So little that no write is blocked: only the last bytes never leave."""
+    drain = Drain(farewell_seconds=0.1)
+    offered = []
+
+    async def events(request):
+        offered.append(transport_of(request.scope))
+        return EventStream(channel, request, drain=drain)
+
+    with (
+        serve_app(Starlette(routes=[Route("/events", events)])) as url,
+        open_stream(url.address, "/events", receive_buffer=4096) as stalled,
+    ):
+        wait_until(lambda: channel.statistics().subscribers == 1)
+
+        async def fill_the_socket():
+            while offered[0]["buffered"]() < 30_000:
+                channel.publish("m", "x" * 1000)
+                await asyncio.sleep(0)
+
+        url.call(fill_the_socket)
+        url.call(drain.drain)
+        assert drain.open_streams == 0
+        wait_until(lambda: not url.server.server_state.connections)
+        with pytest.raises(ConnectionResetError):
+            read_to_end(stalled)
 
 
 def test_a_fastapi_route_may_return_it(channel):

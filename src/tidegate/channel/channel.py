@@ -7,6 +7,7 @@ import contextlib
 import logging
 import secrets
 import time
+import weakref
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
@@ -93,7 +94,13 @@ class Channel:
         self._max_queued = checked_integer("max_queued", max_queued, 1)
         self._max_queued_bytes = checked_integer("max_queued_bytes", max_queued_bytes, 1)
         self._replay_budget = checked_integer("replay_budget_bytes", replay_budget_bytes, 1)
-        self._epoch = secrets.token_hex(8) if epoch is None else epoch
+        if epoch is None:
+            epoch = secrets.token_hex(8)
+        elif not isinstance(epoch, str):
+            raise TypeError(f"epoch must be a string, not {type(epoch).__name__}")
+        elif not epoch:
+            raise ValueError("epoch must not be empty")
+        self._epoch = epoch
         self._clock = clock
         self._ring = Ring(self._ring_size, max_ring_bytes)
         self._subscribers: dict[Subscriber, object] = {}
@@ -106,9 +113,12 @@ class Channel:
         self._busy = False
         self._deferred: deque[tuple[Any, Any, Any, Any, bool]] = deque()
         self._known_types: set[object] = set()
+        self._closing = False
         self._closed = False
         self._evicted = 0
         self._warned = 0
+        # Weak, and one for all events: an event must not keep a channel alive.
+        self._weak = weakref.ref(self)
         self._handoff = Handoff(self._publish_handed_over)
         self._bind_loop()
 
@@ -127,7 +137,7 @@ class Channel:
     @property
     def closed(self) -> bool:
         """Whether `close` was called."""
-        return self._closed
+        return self._closing
 
     @property
     def last_event_id(self) -> int:
@@ -162,7 +172,7 @@ class Channel:
         )
 
     def __repr__(self) -> str:
-        state = "closed" if self._closed else f"{len(self._subscribers)} subscribers"
+        state = "closed" if self.closed else f"{len(self._subscribers)} subscribers"
         return f"<Channel {self._name!r} at {self._ring.last}, {state}>"
 
     # -- publish -----------------------------------------------------------------------
@@ -212,11 +222,16 @@ class Channel:
         such events waiting, it is dropped and ``threadsafe_dropped`` is reported, in
         the calling thread.
         """
-        dropped = self._handoff.put((type, data, meta, originator_client_id))
-        if dropped is not None:
-            self._diagnostics.emit_from_thread(
-                "threadsafe_dropped", {"type": escape_type(type), "reason": dropped}
-            )
+        reason = self._handoff.put((type, data, meta, originator_client_id))
+        if reason is not None:
+            self._report_dropped(type, reason)
+            for lost in self._handoff.take_lost():
+                self._report_dropped(lost[0], reason)
+
+    def _report_dropped(self, type_: object, reason: str) -> None:
+        self._diagnostics.emit_from_thread(
+            "threadsafe_dropped", {"type": escape_type(type_), "reason": reason}
+        )
 
     def _publish_handed_over(self, call: tuple[Any, ...]) -> None:
         event_type, data, meta, originator_client_id = call
@@ -235,15 +250,22 @@ class Channel:
         *,
         reserved: bool = False,
     ) -> ChannelEvent | None:
-        if self._closed:
+        if self.closed:
             return None
         if self._busy:
             self._deferred.append((type, data, meta, originator_client_id, reserved))
             return None
         event = self._publish_now(type, data, meta, originator_client_id, reserved)
+        if self._deferred or self._closing:
+            self._settle()
+        return event
+
+    def _settle(self) -> None:
+        """Do what came in the middle of another call."""
         while self._deferred:
             self._publish_now(*self._deferred.popleft())
-        return event
+        if self._closing:
+            self.close()
 
     def _publish_now(
         self,
@@ -287,6 +309,8 @@ class Channel:
         originator_client_id: str | None,
         reserved: bool,
     ) -> ChannelEvent | None:
+        if self._closed:
+            return None
         try:
             if self._failed:
                 self._cut_failed()
@@ -300,6 +324,7 @@ class Channel:
                 stamped_meta(meta, self._now_ms()),
                 originator_client_id,
                 sound=reserved or self._is_sound(type),
+                owner=self._weak,
             )
             while self._snapshot is None:
                 # Making it may run the garbage collector, which may abort a subscription.
@@ -349,9 +374,10 @@ class Channel:
             )
 
     def _report(self, event: ChannelEvent) -> None:
-        """Report an event that a wire found unserializable, once."""
+        """Report an event that was found unserializable, once, when the channel is consistent."""
         self._note(event)
-        self._diagnostics.flush()
+        if not self._busy:
+            self._diagnostics.flush()
 
     def _offer(self, subscriber: Subscriber, event: ChannelEvent) -> None:
         backlog = subscriber.backlog
@@ -379,6 +405,7 @@ class Channel:
             threshold=threshold,
         )
         self._warned += 1
+        subscriber.warned += 1
         subscriber.backlog.force_push(frame)
         self._diagnostics.add("slow_client_warning", frame.data)
 
@@ -446,7 +473,7 @@ class Channel:
             max_queued = self._max_queued
         backlog = Backlog(checked_integer("max_queued", max_queued, 1), self._max_queued_bytes)
         subscriber = Subscriber(self, backlog)
-        if self._closed:
+        if self.closed:
             backlog.close()
             return ChannelSubscription(subscriber)
         if len(self._subscribers) >= self._max_subscribers:
@@ -468,8 +495,7 @@ class Channel:
         for frame in replayed:
             self._note(frame)
         self._diagnostics.flush()
-        while self._deferred:
-            self._publish_now(*self._deferred.popleft())
+        self._settle()
         return subscription
 
     def _replay(
@@ -491,12 +517,18 @@ class Channel:
     # -- the end -----------------------------------------------------------------------
 
     def close(self) -> None:
-        """End the channel: subscribers take what waits for them, then end. Idempotent."""
+        """End the channel: subscribers take what waits for them, then end. Idempotent.
+
+        In the middle of another call it is done as soon as that one is; `closed` is true
+        at once.
+        """
+        self._closing = True
+        if self._busy:
+            return
         self._closed = True
-        subscribers = tuple(self._subscribers)
-        self._subscribers.clear()
         self._snapshot = ()
-        for subscriber in subscribers:
+        while self._subscribers:
+            subscriber, _ = self._subscribers.popitem()
             subscriber.close()
 
     def _detach(self, subscriber: Subscriber) -> bool:

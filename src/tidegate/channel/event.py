@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 import msgspec
 
 from tidegate.channel.names import EVENT_UNSERIALIZABLE, escape_type
 
-__all__ = ["ChannelEvent", "stamped_meta"]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["ChannelEvent", "EventOwner", "stamped_meta"]
 
 
 def _plain(value: object) -> object:
@@ -29,7 +31,15 @@ def _plain(value: object) -> object:
     raise TypeError(f"objects of type {type(value).__name__} cannot be encoded as JSON")
 
 
+_MAX_TIME: Final = 1e300
+
 _encode = msgspec.json.Encoder(enc_hook=_plain).encode
+
+
+class EventOwner(Protocol):
+    """Who is told that an event turned out to be unserializable."""
+
+    def _report(self, event: ChannelEvent) -> None: ...
 
 
 class ChannelEvent:
@@ -49,6 +59,7 @@ class ChannelEvent:
 
     __slots__ = (
         "_json",
+        "_owner",
         "_reported",
         "_wire_type",
         "data",
@@ -69,6 +80,7 @@ class ChannelEvent:
         originator_client_id: str | None = None,
         *,
         sound: bool = True,
+        owner: Callable[[], EventOwner | None] | None = None,
     ) -> None:
         self.id = id
         self.type = type
@@ -78,16 +90,22 @@ class ChannelEvent:
         self._json: bytes | None = None
         self._wire_type: str = type if sound else EVENT_UNSERIALIZABLE
         self._reported = sound
+        self._owner = owner
 
     def to_json(self) -> bytes:
         """Return the wire envelope: compact JSON in UTF-8, encoded at most once.
 
         NaN and the infinities become ``null``. Never raises: what cannot be encoded, or
         has a type that may not travel, is replaced by an envelope of the same id and of
-        type ``event_unserializable``, so that the sequence has no silent hole.
+        type ``event_unserializable``, so that the sequence has no silent hole; that is
+        reported once through the channel's diagnostics.
         """
         if self._json is None:
             self._json = self._encode()
+            if not self._reported and self._owner is not None:
+                owner = self._owner()
+                if owner is not None:
+                    owner._report(self)  # noqa: SLF001 - between the event and its channel
         return self._json
 
     @property
@@ -160,10 +178,8 @@ def stamped_meta(meta: object, now_ms: int) -> dict[str, Any]:
         return {"serverTimestamp": now_ms}
     stamped: dict[str, Any] = dict(meta)
     given = stamped.get("serverTimestamp")
-    # A bool is an int to Python, but nobody means it as a time.
-    finite = (isinstance(given, int) and not isinstance(given, bool)) or (
-        isinstance(given, float) and math.isfinite(given)
-    )
-    if not finite:
+    # A bool is an int to Python, but nobody means it as a time. And what does not fit a
+    # float is no time in JSON, where it could not even be written.
+    if isinstance(given, bool) or not isinstance(given, int | float) or not abs(given) <= _MAX_TIME:
         stamped["serverTimestamp"] = now_ms
     return stamped

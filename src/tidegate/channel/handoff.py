@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
@@ -46,7 +47,7 @@ class Handoff:
         if self.loop is None:
             return "no_loop"
         if self.loop.is_closed():
-            return self._lost()
+            return "loop_closed"
         if len(self._pending) >= _MAX_PENDING:
             return "queue_full"
         self._pending.append(call)
@@ -56,13 +57,19 @@ class Handoff:
                 self.loop.call_soon_threadsafe(self._drain)
             except RuntimeError:
                 # Closed since we looked.
-                return self._lost()
+                self._scheduled = False
+                self._pending.pop()
+                return "loop_closed"
         return None
 
-    def _lost(self) -> str:
-        self._pending.clear()
-        self._scheduled = False
-        return "loop_closed"
+    def take_lost(self) -> list[tuple[object, ...]]:
+        """Take the calls that will never run, since the loop was closed before their turn."""
+        lost: list[tuple[object, ...]] = []
+        if self.loop is not None and self.loop.is_closed():
+            with contextlib.suppress(IndexError):
+                while True:
+                    lost.append(self._pending.popleft())
+        return lost
 
     def _drain(self) -> None:
         assert self.loop is not None  # noqa: S101 - what was queued had a loop

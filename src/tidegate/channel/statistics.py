@@ -37,7 +37,7 @@ class SubscriptionStatistics:
     """Their bytes: what counts against ``max_queued_bytes``."""
     delivered: int
     """Events taken by the consumer; control frames are not counted."""
-    warned: bool
-    """A warning was given, and the backlog has not shrunk to 37.5 % of its caps since."""
+    warned: int
+    """Warnings given: one for each time the backlog grew to 75 % of a cap."""
     evicted: bool
     """The subscriber was cut because it was too slow."""

@@ -33,6 +33,7 @@ class Subscriber:
         waiter: a task's way of waiting.
         consuming: a task is inside ``anext``.
         delivered: events taken by the consumer.
+        warned: warnings given to it.
         evicted: it was cut because it was too slow.
         aborted: its consumer ended it.
         budget_exceeded: its replay stopped at the byte budget.
@@ -48,6 +49,7 @@ class Subscriber:
         "evicted",
         "on_ready",
         "waiter",
+        "warned",
     )
 
     def __init__(self, channel: Channel, backlog: Backlog) -> None:
@@ -57,6 +59,7 @@ class Subscriber:
         self.waiter: asyncio.Future[None] | None = None
         self.consuming = False
         self.delivered = 0
+        self.warned = 0
         self.evicted = False
         self.aborted = False
         self.budget_exceeded = False
@@ -169,7 +172,7 @@ class ChannelSubscription:
             queued_frames=subscriber.backlog.live_count,
             queued_bytes=subscriber.backlog.live_bytes,
             delivered=subscriber.delivered,
-            warned=subscriber.backlog.warned,
+            warned=subscriber.warned,
             evicted=subscriber.evicted,
         )
 
@@ -242,12 +245,6 @@ class ChannelSubscription:
             frames.append(event)
             size += event.known_size
         return frames
-
-    def encode(self, event: ChannelEvent) -> bytes:
-        """Return ``event.to_json()``; what cannot go on a wire is reported, once."""
-        encoded = event.to_json()
-        self._subscriber.channel._report(event)
-        return encoded
 
     def evict(self, reason: EvictionReason) -> None:
         """Cut the subscriber for a reason that only its wire knows.

@@ -46,6 +46,7 @@ class Delivery:
         "_abandoned",
         "_beat_due",
         "_clock",
+        "_complete",
         "_deadline",
         "_evicted",
         "_farewell",
@@ -94,6 +95,7 @@ class Delivery:
         self._deadline: float | None = None
         self._farewell: bytes | None = None
         self._evicted = False
+        self._complete = False
         self._stopped = False
         self._abandoned = False
 
@@ -134,7 +136,8 @@ class Delivery:
 
     def gone(self) -> None:
         """Stop at once: the client has gone."""
-        if not self._stopped:
+        # Behind the last byte servers call every client gone.
+        if not self._stopped and not self._complete:
             self._stopped = True
             self._feed.subscription.abort()
             self._interrupt()
@@ -200,9 +203,10 @@ class Delivery:
     async def _write(self, message: dict[str, Any]) -> None:
         self._beat_due = False
         self._writing_since = self._loop.time()
+        self._complete = message.get("more_body") is False
         await self._send(message)
         transport = self._transport
-        if transport is not None and message.get("more_body") is False and transport["buffered"]():
+        if self._complete and transport is not None and transport["buffered"]():
             # Else the server keeps, for ever, a connection whose peer does not read.
             await transport["flush"]()
         # Not in a ``finally``: a write that failed tells so by still being in progress.

@@ -45,7 +45,7 @@ class Feed:
         prefix = self._prefix
         frames: list[bytes] = []
         for event in subscription.take():
-            frames.append(event_bytes(event, subscription.encode(event), prefix))
+            frames.append(event_bytes(event, event.to_json(), prefix))
             if event.id is None and subscription.budget_exceeded and event.type == REPLAY_COMPLETE:
                 subscription.abort()
                 break

@@ -25,7 +25,7 @@ def event_bytes(event: ChannelEvent, body: bytes, prefix: bytes) -> bytes:
 
     Args:
         event: whose id and wire type to write.
-        body: its envelope, as the subscription encoded it.
+        body: its envelope.
         prefix: what goes before the number in the ``id:`` line: ``<epoch>-``, or nothing.
     """
     event_type = event.wire_type.encode("ascii")
