@@ -11,9 +11,9 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Self
 
 import httpx
 import uvicorn
@@ -61,9 +61,13 @@ class ServedApp(str):
 
     __slots__ = ("address", "loop", "server")
 
+    address: tuple[str, int]
+    loop: asyncio.AbstractEventLoop
+    server: uvicorn.Server
+
     def __new__(
         cls, address: tuple[str, int], server: uvicorn.Server, loop: asyncio.AbstractEventLoop
-    ):
+    ) -> Self:
         served = super().__new__(cls, f"http://{address[0]}:{address[1]}")
         served.address = address
         served.server = server
@@ -124,24 +128,50 @@ def serve_app(
     finally:
         server.should_exit = True
         thread.join(30)
+        listener.close()
         assert not thread.is_alive(), "the server did not stop"
+
+
+class _Reader(threading.Thread):
+    """Reads what a process writes, all the time: a full pipe would stop it."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        super().__init__()
+        self.stream = stream
+        self.lines: list[str] = []
+        self.start()
+
+    def run(self) -> None:
+        for line in self.stream:
+            self.lines.append(line)
 
 
 class ServedProcess(str):
     """The base URL of a server process, and the process."""
 
-    __slots__ = ("address", "lines", "process")
+    __slots__ = ("_reader", "address", "process")
 
-    def __new__(cls, port: int, process: subprocess.Popen[str], lines: list[str]):
+    address: tuple[str, int]
+    process: subprocess.Popen[str]
+    _reader: _Reader
+
+    def __new__(cls, port: int, process: subprocess.Popen[str], reader: _Reader) -> Self:
         served = super().__new__(cls, f"http://127.0.0.1:{port}")
         served.address = ("127.0.0.1", port)
         served.process = process
-        served.lines = lines
+        served._reader = reader
         return served
 
     @property
+    def lines(self) -> list[str]:
+        """What it wrote so far, to stdout and stderr; all of it once it has ended."""
+        if self.process.poll() is not None:
+            self._reader.join(10)
+        return list(self._reader.lines)
+
+    @property
     def output(self) -> str:
-        """What it wrote so far, to stdout and stderr."""
+        """The same as one text."""
         return "".join(self.lines)
 
     def terminate(self, seconds: float = 20.0) -> int:
@@ -180,20 +210,17 @@ def serve_command(
         env=environment,
         start_new_session=True,
     )
-    lines: list[str] = []
     assert process.stdout is not None
-    # Read all the time: a full pipe would stop the server.
-    reader = threading.Thread(target=lambda: lines.extend(iter(process.stdout.readline, "")))
-    reader.start()
+    reader = _Reader(process.stdout)
     try:
         if port is None:
-            wait_until(lambda: _port(lines) or process.poll() is not None)
-            port = _port(lines)
-        assert port is not None, f"it did not start: {''.join(lines)}"
+            wait_until(lambda: _port(reader.lines) or process.poll() is not None)
+            port = _port(reader.lines)
+        assert port is not None, f"it did not start: {''.join(reader.lines)}"
         url = f"http://127.0.0.1:{port}{alive}"
         wait_until(lambda: process.poll() is not None or _answers(url))
-        assert process.poll() is None, f"it did not start: {''.join(lines)}"
-        yield ServedProcess(port, process, lines)
+        assert process.poll() is None, f"it did not start: {''.join(reader.lines)}"
+        yield ServedProcess(port, process, reader)
     finally:
         if process.poll() is None:
             process.terminate()
@@ -206,7 +233,9 @@ def serve_command(
         process.stdout.close()
 
 
-def serve_process(*args: str, port: int | None = None, env: dict[str, str] | None = None):
+def serve_process(
+    *args: str, port: int | None = None, env: dict[str, str] | None = None
+) -> AbstractContextManager[ServedProcess]:
     """Run ``python -m tidegate serve`` with these arguments; see `serve_command`.
 
     Without a ``port`` it takes a free one.

@@ -163,12 +163,23 @@ def test_an_application_that_does_not_start_ends_with_its_code(monkeypatch, capl
     assert "of the lifespan" in caplog.text
 
 
+def test_an_older_uvicorn_that_just_returns_ends_with_the_same_code(monkeypatch):
+    async def startup(server, sockets):
+        server.should_exit = True
+
+    monkeypatch.setattr("tidegate.server.run.uvicorn.Server.startup", startup)
+    announced = []
+    assert serve(ServerSettings(port=0), announce=announced.append) == 3
+    assert announced == []
+
+
 def test_a_signal_that_uvicorn_does_not_listen_to_stops_it_all_the_same(monkeypatch):
     stopped = []
 
     def run(server, sockets):
         signal.raise_signal(signal.SIGTERM)
         stopped.append(server.should_exit)
+        server.started = True
 
     monkeypatch.setattr("tidegate.server.run.uvicorn.Server.run", run)
     assert serve(ServerSettings(port=0)) == 0
@@ -178,10 +189,12 @@ def test_a_signal_that_uvicorn_does_not_listen_to_stops_it_all_the_same(monkeypa
 def test_in_another_thread_it_touches_no_signals(monkeypatch):
     before = signal.getsignal(signal.SIGTERM)
     seen = []
-    monkeypatch.setattr(
-        "tidegate.server.run.uvicorn.Server.run",
-        lambda self, sockets: seen.append(signal.getsignal(signal.SIGTERM)),
-    )
+
+    def run(server, sockets):
+        seen.append(signal.getsignal(signal.SIGTERM))
+        server.started = True
+
+    monkeypatch.setattr("tidegate.server.run.uvicorn.Server.run", run)
     thread = threading.Thread(target=lambda: seen.append(serve(ServerSettings(port=0))))
     thread.start()
     thread.join(20)

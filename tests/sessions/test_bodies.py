@@ -4,7 +4,8 @@ import pytest
 from starlette.requests import ClientDisconnect, Request
 
 from tests.stream.driver import make_scope
-from tidegate.sessions.bodies import BodyTooLarge, BodyTooSlow, read_body
+from tidegate.sessions.bodies import BodyInterrupted, BodyTooLarge, BodyTooSlow, read_body
+from tidegate.stream import Drain
 
 
 def request_of(*chunks, length=None, ends=True):
@@ -59,3 +60,21 @@ async def test_a_client_that_goes_is_told_apart():
 
     with pytest.raises(ClientDisconnect):
         await read_body(Request(make_scope(method="POST"), receive), 4)
+
+
+async def test_a_drain_interrupts_a_body_that_is_still_coming():
+    drain = Drain()
+    task = asyncio.create_task(read_body(request_of(b"ab", ends=False), 4, seconds=60, drain=drain))
+    async with asyncio.timeout(20):
+        while not drain.open_streams:  # noqa: ASYNC110 - a turn of the loop each
+            await asyncio.sleep(0)
+        await drain.drain()
+        with pytest.raises(BodyInterrupted):
+            await task
+    assert drain.open_streams == 0
+
+
+async def test_a_body_that_was_read_is_forgotten_by_the_drain():
+    drain = Drain()
+    assert await read_body(request_of(b"ab"), 4, drain=drain) == b"ab"
+    assert drain.open_streams == 0

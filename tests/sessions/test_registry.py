@@ -437,3 +437,18 @@ else:
     raise SystemExit("it was imported")
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+async def test_leaving_tells_subscribers_that_their_session_is_over():
+    async with Sessions() as sessions:
+        subscription = sessions.create("a").channel.subscribe()
+    frames = [frame async for frame in subscription]
+    assert [(frame.type, frame.data) for frame in frames] == [
+        ("session_closed", {"reason": "shutdown"})
+    ]
+
+
+@pytest.mark.parametrize("bad", [True, 1.5, "1"])
+def test_the_number_of_sessions_is_an_integer(bad):
+    with pytest.raises(TypeError, match="max_sessions must be an integer"):
+        Sessions(max_sessions=bad)

@@ -358,6 +358,7 @@ async def test_an_unknown_session_is_not_found_whatever_its_name(
     answer = await client.request(method, path.format(session_id), json={"type": "x"})
     assert refused(answer, 404, "session_not_found")["sessionId"] == shown
     assert answer.content.isascii()
+    assert len(answer.content) < 1000
 
 
 async def test_unknown_paths_and_methods_are_told_in_json(client):
@@ -441,3 +442,136 @@ def test_a_stream_that_stays_open_is_seen_in_the_list():
         with open_stream(url.address, "/live/session/a/events"):
             wait_until(lambda: subscribers() == 1)
         wait_until(lambda: subscribers() == 0)
+
+
+# -- what a review of the wire found -------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "allowed"),
+    [
+        ("/session", {"GET", "HEAD", "POST"}),
+        ("/session/a/events", {"GET", "HEAD", "POST"}),
+        ("/session/a", {"DELETE"}),
+        ("/session/a/snapshot", {"PUT"}),
+        ("/session/a/load", {"POST"}),
+    ],
+)
+async def test_a_wrong_method_is_told_all_the_right_ones(client, path, allowed):
+    answer = await client.patch(path)
+    refused(answer, 405, "method_not_allowed")
+    assert {method.strip() for method in answer.headers["allow"].split(",")} == allowed
+
+
+async def test_every_event_that_was_accepted_can_be_written(client, sessions):
+    """Decoding goes a few levels deeper than encoding; what lies between is refused."""
+    session = sessions.create("a")
+    statuses = set()
+    for depth in range(700, 1100, 7):
+        body = b'{"type":"t","data":' + b"[" * depth + b"]" * depth + b"}"
+        answer = await client.post("/session/a/events", content=body)
+        statuses.add(answer.status_code)
+        if answer.status_code == 202:
+            (event,) = session.channel._ring.after(session.channel.last_event_id - 1)
+            assert event.serializable, depth
+        else:
+            refused(answer, 400, "invalid_json")
+    assert statuses == {202, 400}
+
+
+@pytest.mark.parametrize(
+    ("provided", "status", "code"),
+    [
+        ((object(), 0), 500, "load_failed"),
+        (asyncio.CancelledError(), 500, "load_failed"),
+        (TimeoutError(), 503, "load_timeout"),
+    ],
+)
+async def test_a_provider_that_fails_in_any_way_is_an_answer(provided, status, code):
+    async def provider(_):
+        if isinstance(provided, BaseException):
+            raise provided
+        return provided
+
+    async with Sessions(snapshot=provider) as sessions:
+        sessions.create("a")
+        transport = httpx.ASGITransport(sessions)
+        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+            refused(await client.post("/session/a/load"), status, code)
+
+
+def test_a_live_stream_says_where_it_starts_so_that_a_cut_before_its_first_event_loses_nothing():
+    sessions = Sessions()
+
+    @asynccontextmanager
+    async def lifespan(_):
+        async with sessions:
+            yield
+
+    app = Starlette(routes=[Mount("/", sessions)], lifespan=lifespan)
+    with serve_app(app) as url, httpx.Client(base_url=url, trust_env=False) as client:
+        session = url.call(lambda: sessions.create("a"))
+        url.call(lambda: session.publish("before"))
+        for ids, prefix in (("", ""), ("?ids=epoch", f"{session.channel.epoch}-")):
+            with client.stream("GET", f"/session/a/events{ids}") as answer:
+                start = answer.headers["last-event-id"]
+            assert start == f"{prefix}{session.channel.last_event_id}"
+            missed = url.call(lambda: session.publish("missed"))
+            headers = {"Last-Event-ID": start}
+            with client.stream("GET", f"/session/a/events{ids}", headers=headers) as answer:
+                assert "last-event-id" not in answer.headers
+                decoder, events = Decoder(), []
+                for chunk in answer.iter_raw():
+                    events += decoder.feed(chunk)
+                    if len(events) >= 2:
+                        break
+            assert [e.type for e in events] == ["missed", "replay_complete"]
+            assert events[0].id == f"{prefix}{missed.id}"
+
+
+def test_a_request_behind_a_stream_neither_hides_that_its_client_goes_nor_is_served():
+    sessions = Sessions()
+
+    @asynccontextmanager
+    async def lifespan(_):
+        async with sessions:
+            yield
+
+    app = Starlette(routes=[Mount("/", sessions)], lifespan=lifespan)
+    with serve_app(app) as url:
+        channel = url.call(lambda: sessions.create("a")).channel
+
+        def subscribers():
+            return url.call(lambda: channel.statistics().subscribers)
+
+        with open_stream(url.address, "/session/a/events") as client:
+            read_until(client, b"retry:")
+            client.sendall(b"GET /capabilities HTTP/1.1\r\nHost: x\r\n\r\n")
+            url.call(lambda: channel.publish("t"))
+            assert b"HTTP/1.1" not in read_until(client, b"event: t")
+            assert subscribers() == 1
+        wait_until(lambda: subscribers() == 0)
+        # In one write, so that the second is parsed before the first is answered.
+        one = b"GET /session/a/events HTTP/1.1\r\nHost: x\r\n\r\n"
+        with open_stream(url.address, "/session/a/events") as client:
+            client.sendall(one + one)
+            read_until(client, b"retry:")
+        wait_until(lambda: subscribers() == 0)
+
+
+def test_a_client_that_sends_without_end_behind_its_stream_is_cut():
+    sessions = Sessions()
+
+    @asynccontextmanager
+    async def lifespan(_):
+        async with sessions:
+            yield
+
+    app = Starlette(routes=[Mount("/", sessions)], lifespan=lifespan)
+    with serve_app(app) as url:
+        channel = url.call(lambda: sessions.create("a")).channel
+        with open_stream(url.address, "/session/a/events") as client:
+            read_until(client, b"retry:")
+            with pytest.raises(OSError):  # noqa: PT011 - reset or broken pipe, as it comes
+                client.sendall(b"x" * 40_000_000)
+        wait_until(lambda: url.call(lambda: channel.statistics().subscribers) == 0)

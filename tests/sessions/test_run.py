@@ -1,4 +1,5 @@
 import asyncio
+import contextlib
 
 import pytest
 
@@ -232,3 +233,43 @@ async def test_a_run_alone_is_a_task(channel):
     run = Run("s", channel, Source(0).numbers())
     await run.wait()
     assert run.task.done()
+
+
+class Panic(BaseException):
+    """No `Exception`, and no cancellation either."""
+
+
+@pytest.mark.parametrize(
+    "error", [Panic(), BaseExceptionGroup("x", [asyncio.CancelledError()])], ids=["panic", "group"]
+)
+async def test_whatever_a_generator_raises_is_a_failure_that_is_told(error, caplog):
+    async def source():
+        yield 1
+        raise error
+
+    channel = Channel()
+    async with Runs() as runs, channel.subscribe() as subscription:
+        run = runs.start("a", channel, source())
+        with pytest.raises(type(error)):
+            await run.wait()
+        assert [e.type for e in subscription.take()] == ["message", "run_failed"]
+    assert "a run of session a failed" in caplog.text
+
+
+async def test_a_generator_that_ignores_cancellation_does_not_outlive_its_session():
+    async def source():
+        while True:
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(0)
+            yield 1
+
+    channel = Channel()
+    async with Runs() as runs:
+        run = runs.start("a", channel, source())
+        async with asyncio.timeout(20):
+            while run.published < 3:  # noqa: ASYNC110 - a turn of the loop each
+                await asyncio.sleep(0)
+            channel.close()
+            run.cancel()
+            with pytest.raises(RunCancelled):
+                await run.wait()

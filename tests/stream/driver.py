@@ -58,6 +58,7 @@ class Exchange:
                     "reset": self._reset,
                     "buffered": lambda: 1 if self.blocked else self.unflushed,
                     "flush": self._flushed.wait,
+                    "hold": lambda: None,
                 }
             }
 

@@ -70,6 +70,7 @@ async def test_the_head_says_what_the_wire_asks_for_and_no_more(channel):
             "cache-control": "no-cache, no-transform",
             "x-accel-buffering": "no",
             "tidegate-epoch": "e0",
+            "last-event-id": str(channel.last_event_id),
         }
         assert stream_id
 

@@ -1,4 +1,5 @@
 import asyncio
+import json
 import socket
 import subprocess
 import sys
@@ -50,7 +51,7 @@ def test_every_request_is_offered_the_transport(loop):
     with serve_app(app, loop=loop) as url, httpx.Client(trust_env=False) as client:
         for _ in range(2):
             assert client.get(url).status_code == 200
-    assert [sorted(offered) for offered in seen] == [["buffered", "flush", "reset"]] * 2
+    assert [sorted(offered) for offered in seen] == [["buffered", "flush", "hold", "reset"]] * 2
 
 
 @LOOPS
@@ -136,7 +137,9 @@ def test_a_unix_socket_is_reset_too(loop, tmp_path):
 
 
 def test_nothing_of_uvicorns_own_protocol_is_changed():
-    assert HttpToolsProtocol.on_message_begin is not DetachProtocol.on_message_begin
+    for name in ("on_headers_complete", "data_received", "on_response_complete"):
+        assert getattr(HttpToolsProtocol, name) is not getattr(DetachProtocol, name)
+        assert getattr(HttpToolsProtocol, name).__module__ == HttpToolsProtocol.__module__
     assert "_reset" not in vars(HttpToolsProtocol)
 
 
@@ -200,3 +203,17 @@ else:
 def test_the_package_has_no_other_names():
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         tidegate.stream.nothing  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    "garbage", [b"GARBAGE\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"\x16\x03\x01\r\n\r\n"]
+)
+def test_what_is_no_http_is_answered_in_the_form_of_all_errors(garbage):
+    with serve_app(App()) as url, socket.create_connection(url.address, 20) as client:
+        client.sendall(garbage)
+        head, _, body = read_to_end(client).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+    assert b"content-type: application/json" in head
+    answer = json.loads(body)
+    assert answer["code"] == "bad_request"
+    assert answer["error"]

@@ -19,7 +19,7 @@ from tidegate.server.tokens import COOKIE, TokenCheck
 from tidegate.sessions import Sessions
 from tidegate.sessions.bodies import BodyTooLarge, BodyTooSlow, read_body
 from tidegate.stream import EXPOSED_HEADERS, STATE_KEY, Drain
-from tidegate.stream.answers import error_answer, json_answer, json_errors
+from tidegate.stream.answers import by_method, error_answer, json_answer, json_errors
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -53,7 +53,8 @@ def create_app(settings: ServerSettings) -> Starlette:
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[dict[str, Any]]:
-        async with drain, sessions:
+        # In this order: the streams end before the sessions do.
+        async with sessions, drain:
             yield {STATE_KEY: drain}
 
     app = Starlette(
@@ -96,10 +97,8 @@ def _routes(drain: Drain, token: TokenCheck | None) -> list[Route]:
         Route("/readyz", readyz, methods=["GET"]),
     ]
     if token is not None:
-        routes += [
-            Route("/login", login_form, methods=["GET"]),
-            Route("/login", login, methods=["POST"]),
-        ]
+        endpoint = by_method({"GET": login_form, "POST": login})
+        routes.append(Route("/login", endpoint, methods=["GET", "POST"]))
     return routes
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import signal
 import socket
 import threading
@@ -22,9 +23,12 @@ if TYPE_CHECKING:
 
 __all__ = ["serve"]
 
+_log = logging.getLogger("tidegate.server")
+
 _SEND_BUFFER: Final = 64 * 1024
 _BACKLOG: Final = 2048
 _STOP_SECONDS: Final = 5
+_NOT_STARTED: Final = 3
 
 
 def serve(settings: ServerSettings, *, announce: Callable[[str], object] | None = None) -> int:
@@ -38,7 +42,8 @@ def serve(settings: ServerSettings, *, announce: Callable[[str], object] | None 
         announce: takes the line that says where; by default it is printed.
 
     Returns:
-        The exit code of the process: 0 after a signal was obeyed.
+        The exit code of the process: 0 after a signal was obeyed, 3 if the application did
+        not start, which is logged.
 
     Raises:
         ServeError: the address cannot be bound; the message says what to do.
@@ -67,10 +72,10 @@ def serve(settings: ServerSettings, *, announce: Callable[[str], object] | None 
     with listener, _stopped_by_signals(server):
         try:
             server.run([listener])
-        except SystemExit as stop:
-            # uvicorn's word for a lifespan that did not start.
-            return stop.code if isinstance(stop.code, int) else 1
-    return 0
+        except SystemExit:
+            # uvicorn's word for a lifespan that did not start; older ones just return.
+            _log.debug("uvicorn did not start", exc_info=True)
+    return 0 if server.started else _NOT_STARTED
 
 
 class _Server(uvicorn.Server):
@@ -81,9 +86,9 @@ class _Server(uvicorn.Server):
         self._on_started = on_started
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        # Where the lifespan fails it exits; what can fail to bind was bound before.
         await super().startup(sockets)
-        self._on_started()
+        if self.started:
+            self._on_started()
 
 
 @contextmanager

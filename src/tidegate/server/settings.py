@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field
 
 from tidegate.channel.options import MAX_RING_SIZE
@@ -9,6 +10,8 @@ from tidegate.errors import ServeError
 from tidegate.server.hosts import is_loopback, is_origin
 
 __all__ = ["ServerSettings"]
+
+_log = logging.getLogger("tidegate.server")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +28,7 @@ class ServerSettings:
     port: int = 8765
     """The port to bind; 0 takes a free one."""
     event_ring_size: int = 8000
-    """Events that each session keeps for replay."""
+    """Events that each session keeps for replay; more than 1,000,000 becomes that."""
     token: str | None = field(default=None, repr=False)
     """What every client must present; needed to bind anything but loopback."""
     dev: bool = False
@@ -45,10 +48,15 @@ class ServerSettings:
             raise ServeError("--host is empty; give an address, such as 127.0.0.1")
         if not 0 <= self.port <= 65535:
             raise ServeError(f"--port is 0 to 65535, not {self.port}")
-        if not 0 <= self.event_ring_size <= MAX_RING_SIZE:
-            raise ServeError(
-                f"--event-ring-size is 0 to {MAX_RING_SIZE}, not {self.event_ring_size}"
+        if self.event_ring_size < 0:
+            raise ServeError(f"--event-ring-size is 0 or more, not {self.event_ring_size}")
+        if self.event_ring_size > MAX_RING_SIZE:
+            _log.warning(
+                "--event-ring-size %d is more than the maximum; %d is used",
+                self.event_ring_size,
+                MAX_RING_SIZE,
             )
+            object.__setattr__(self, "event_ring_size", MAX_RING_SIZE)
         if self.max_sessions < 1 or self.idle_seconds <= 0 or self.drain_seconds < 0:
             raise ServeError(
                 "max_sessions and idle_seconds must be positive, drain_seconds not negative"

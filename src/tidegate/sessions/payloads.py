@@ -23,6 +23,7 @@ __all__ = [
 _CLIENT_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}", re.ASCII)
 _MAX_ID: Final = 2**53 - 1
 _SHOWN: Final = 80
+_SPARE_LEVELS: Final = 64
 
 T = TypeVar("T")
 
@@ -85,6 +86,7 @@ def parse_publish(body: bytes) -> list[PublishItem]:
     """
     decoded = _decoded(_publish, body)
     items = decoded if isinstance(decoded, list) else [decoded]
+    _check_depth(items)
     for item in items:
         if item.type in RESERVED_TYPES:
             raise BadInput("reserved_event_type", f"{item.type} is a name of the server's own")
@@ -95,6 +97,21 @@ def parse_publish(body: bytes) -> list[PublishItem]:
                 f"and not {_shown(item.type)}",
             )
     return items
+
+
+def _check_depth(items: list[PublishItem]) -> None:
+    """See that what could be decoded can also be encoded later, with room to spare.
+
+    Both stop at the interpreter's recursion limit, and between the two lie some levels at
+    which an event would be accepted and then be nothing that a wire can carry.
+    """
+    trial: object = items
+    for _ in range(_SPARE_LEVELS):
+        trial = [trial]
+    try:
+        msgspec.json.encode(trial)
+    except RecursionError:
+        raise BadInput("invalid_json", "the body is nested too deeply") from None
 
 
 def parse_snapshot(body: bytes) -> SnapshotBody:

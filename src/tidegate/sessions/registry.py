@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from tidegate.channel import Channel
 from tidegate.channel.names import SESSION_CLOSED
+from tidegate.channel.options import checked_integer
 from tidegate.errors import InvalidSessionId, SessionLimitExceeded, SessionNotFound
 from tidegate.sessions.repeated import Repeated
 from tidegate.sessions.routes import SessionRoutes
@@ -94,8 +95,7 @@ class Sessions:
         rng: Callable[[], float] = random.random,
         new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
     ) -> None:
-        if max_sessions < 1:
-            raise ValueError(f"max_sessions must be at least 1, not {max_sessions}")
+        checked_integer("max_sessions", max_sessions, 1)
         if idle_seconds is not None and idle_seconds <= 0:
             raise ValueError("idle_seconds must be positive, or None for never")
         self.max_sessions = max_sessions
@@ -171,6 +171,7 @@ class Sessions:
 
     def _close(self) -> None:
         for session in self._sessions.values():
+            session.channel._publish_reserved(SESSION_CLOSED, {"reason": "shutdown"})  # noqa: SLF001
             session.channel.close()
         self._sessions.clear()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,7 +17,7 @@ from tidegate.errors import (
     SessionNotFound,
     SnapshotConflict,
 )
-from tidegate.sessions.bodies import BodyTooLarge, BodyTooSlow, read_body
+from tidegate.sessions.bodies import BodyInterrupted, BodyTooLarge, BodyTooSlow, read_body
 from tidegate.sessions.payloads import (
     BadInput,
     parse_client_id,
@@ -26,7 +27,7 @@ from tidegate.sessions.payloads import (
 )
 from tidegate.sessions.publishing import publish_all
 from tidegate.stream import EventStream
-from tidegate.stream.answers import error_answer, json_answer, json_errors
+from tidegate.stream.answers import by_method, error_answer, json_answer, json_errors
 from tidegate.stream.cursor import MAX_QUEUED_RANGE, parse_max_queued
 from tidegate.stream.refusal import retry_after
 
@@ -46,6 +47,7 @@ FEATURES: Final = ("session_events", "slow_client_warning", "typed_event_schema"
 _log = logging.getLogger("tidegate.sessions")
 
 _SHOWN: Final = 128
+_LOAD_SECONDS: Final = 30.0
 
 
 class _SessionStream(EventStream):
@@ -87,15 +89,17 @@ class SessionRoutes:
         self._rng = rng
         answered = self._answered
         one = "/session/{session_id}"
+        table: dict[str, dict[str, Callable[[Request], Awaitable[Response]]]] = {
+            "/session": {"GET": self._list, "POST": self._create},
+            one: {"DELETE": self._delete},
+            f"{one}/events": {"GET": self._stream, "POST": self._publish},
+            f"{one}/snapshot": {"PUT": self._put_snapshot},
+            f"{one}/load": {"POST": self._load},
+            "/capabilities": {"GET": self._capabilities},
+        }
         self.routes = [
-            Route("/session", answered(self._list), methods=["GET"]),
-            Route("/session", answered(self._create), methods=["POST"]),
-            Route(one, answered(self._delete), methods=["DELETE"]),
-            Route(f"{one}/events", answered(self._stream), methods=["GET"]),
-            Route(f"{one}/events", answered(self._publish), methods=["POST"]),
-            Route(f"{one}/snapshot", answered(self._put_snapshot), methods=["PUT"]),
-            Route(f"{one}/load", answered(self._load), methods=["POST"]),
-            Route("/capabilities", answered(self._capabilities), methods=["GET"]),
+            Route(path, answered(by_method(endpoints)), methods=list(endpoints))
+            for path, endpoints in table.items()
         ]
         self._app = Starlette(routes=self.routes, exception_handlers=json_errors())
         self._app.router.redirect_slashes = False
@@ -117,15 +121,22 @@ class SessionRoutes:
             except InvalidSessionId as bad:
                 return error_answer(400, "invalid_session_id", str(bad))
             except SessionNotFound as missing:
-                shown = ascii(missing.session_id[:_SHOWN])[1:-1]
-                return error_answer(404, "session_not_found", str(missing), sessionId=shown)
+                clipped = SessionNotFound(missing.session_id[:_SHOWN])
+                shown = ascii(clipped.session_id)[1:-1]
+                return error_answer(404, "session_not_found", str(clipped), sessionId=shown)
             except SnapshotConflict as conflict:
                 return error_answer(409, "snapshot_conflict", str(conflict))
             except SessionLimitExceeded as limit:
                 return error_answer(429, "session_limit", str(limit), retry_after(self._rng))
             except BodyTooLarge:
                 error = f"the body is larger than {self._max_body_bytes} bytes"
-                return error_answer(413, "body_too_large", error, {"connection": "close"})
+                # The connection stays: closed with bytes unread it would be reset, and the
+                # client might not see this answer.
+                return error_answer(413, "body_too_large", error)
+            except BodyInterrupted:
+                headers = {**retry_after(self._rng), "connection": "close"}
+                error = "the server is shutting down; come back later"
+                return error_answer(503, "draining", error, headers)
             except BodyTooSlow:
                 error = "the body did not come in time"
                 return error_answer(408, "body_too_slow", error, {"connection": "close"})
@@ -139,7 +150,7 @@ class SessionRoutes:
         return self._sessions.get(request.path_params["session_id"])
 
     async def _body(self, request: Request) -> bytes:
-        return await read_body(request, self._max_body_bytes)
+        return await read_body(request, self._max_body_bytes, drain=self._sessions.drain)
 
     async def _list(self, _: Request) -> Response:
         return json_answer({"sessions": [_summary(s) for s in self._sessions.list()]})
@@ -192,19 +203,30 @@ class SessionRoutes:
         session = self._session(request)
         self._sessions.touch(session)
         try:
-            loaded = await self._sessions.load(session)
+            async with asyncio.timeout(_LOAD_SECONDS):
+                loaded = await self._sessions.load(session)
+            return json_answer(
+                {
+                    "sessionId": session.id,
+                    "state": loaded.state,
+                    "lastEventId": loaded.last_event_id,
+                    "epoch": session.channel.epoch,
+                    "complete": loaded.complete,
+                }
+            )
+        except TimeoutError:
+            _log.warning("the state of session %s did not come in time", session.id)
+            error = "the session's state could not be computed in time; try again"
+            return error_answer(503, "load_timeout", error, retry_after(self._rng))
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            # Not we: something that the provider awaited was cancelled under it.
+            _log.exception("the state of session %s could not be loaded", session.id)
         except Exception:  # noqa: BLE001 - the provider is a user's code
             _log.exception("the state of session %s could not be loaded", session.id)
-            return error_answer(500, "load_failed", "the session's state could not be loaded")
-        return json_answer(
-            {
-                "sessionId": session.id,
-                "state": loaded.state,
-                "lastEventId": loaded.last_event_id,
-                "epoch": session.channel.epoch,
-                "complete": loaded.complete,
-            }
-        )
+        return error_answer(500, "load_failed", "the session's state could not be loaded")
 
     async def _capabilities(self, _: Request) -> Response:
         limits = {

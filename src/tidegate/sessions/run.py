@@ -80,7 +80,9 @@ class Run:
                 raise
             # Not we: something that the generator awaited was cancelled under it.
             self._fail(error)
-        except Exception as error:  # noqa: BLE001 - a user's code may raise anything
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # noqa: BLE001 - a user's code may raise anything
             self._fail(error)
 
     def _fail(self, error: BaseException) -> None:
@@ -92,6 +94,9 @@ class Run:
         async for item in self._source:
             event_type, data, meta = event_of(item)
             self._channel.publish(event_type, data, meta=meta)
+            if self._channel.closed:
+                # The session has ended, and the generator did not take the hint.
+                raise asyncio.CancelledError
             self.published += 1
             # Consumers get their turn, also when the generator never suspends.
             await asyncio.sleep(0)

@@ -10,11 +10,13 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from starlette.requests import Request
 
-__all__ = ["error_answer", "json_answer", "json_errors"]
+    Endpoint = Callable[[Request], Awaitable[Response]]
+
+__all__ = ["by_method", "error_answer", "json_answer", "json_errors"]
 
 _encode = msgspec.json.Encoder().encode
 
@@ -49,6 +51,22 @@ def error_answer(
         facts: further fields.
     """
     return json_answer({"error": error, "code": code, **facts}, status, headers)
+
+
+def by_method(endpoints: Mapping[str, Endpoint]) -> Endpoint:
+    """Make one endpoint of several, so that one route knows all methods of its path.
+
+    With a route for each method, the answer 405 would name those of the first only.
+
+    Args:
+        endpoints: by method; ``HEAD`` goes where ``GET`` does.
+    """
+
+    async def endpoint(request: Request) -> Response:
+        method = "GET" if request.method == "HEAD" else request.method
+        return await endpoints[method](request)
+
+    return endpoint
 
 
 def json_errors() -> dict[Any, Any]:

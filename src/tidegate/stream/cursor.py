@@ -54,7 +54,8 @@ def parse_cursor(
     Args:
         header: the raw value of ``Last-Event-ID``; it goes before ``query`` unless empty.
         query: the value of ``?lastEventId=``.
-        epoch_header: the epoch of a plain cursor, from ``Tidegate-Epoch``.
+        epoch_header: the epoch of a plain cursor, from ``Tidegate-Epoch``; one that cannot
+            be an epoch becomes ``""``, which is nobody's.
         epoch_query: the same from ``?epoch=``, for want of the header.
     """
     # Browsers send the id as UTF-8, whatever the framework decodes headers as.
@@ -72,7 +73,9 @@ def parse_cursor(
     if epoch is None:
         epoch = next((e for e in (epoch_header, epoch_query) if e), None)
         if epoch is not None and not is_epoch(epoch):
-            epoch = None
+            # It cannot be ours: the number belongs to another life. (Ignoring it would
+            # let a number pass that means nothing here.)
+            epoch = ""
     return Cursor(number, epoch)
 
 

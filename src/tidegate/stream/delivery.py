@@ -117,6 +117,8 @@ class Delivery:
             async with self._scope:
                 try:
                     await self._write(start)
+                    if self._transport is not None:
+                        self._transport["hold"]()
                     await self._pump(first)
                 except Exception:
                     if self._writing_since is not None:

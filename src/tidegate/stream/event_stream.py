@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["EXPOSED_HEADERS", "EventStream", "StreamSource", "cursor_of"]
 
-EXPOSED_HEADERS: Final = ("Tidegate-Epoch", "Tidegate-Stream-Id")
+EXPOSED_HEADERS: Final = ("Last-Event-ID", "Tidegate-Epoch", "Tidegate-Stream-Id")
 """Response headers that a browser shows to scripts of another origin only if told to."""
 
 _log = logging.getLogger("tidegate.stream")
@@ -160,6 +160,11 @@ class EventStream(Response):
         except SubscriberLimitExceeded as limit:
             await self._refuse(scope, "subscriber_limit", str(limit))(scope, receive, send)
             return
+        if self._cursor.last_event_id is None:
+            # Where a live stream starts: a client that is cut before its first event can
+            # come back to this place, and misses nothing.
+            start = b"%b%d" % (self._prefix, self._channel.last_event_id)
+            self.raw_headers.append((b"last-event-id", start))
         _log.debug("stream %s of %r begins", self.stream_id, self._channel.name)
         delivery = Delivery(
             Feed(subscription, self._prefix),

@@ -11,6 +11,11 @@ that can offers, in ``scope["extensions"]["tidegate.transport"]``, a dict of
 ``flush``
     coroutine function without arguments: returns when it has taken all, or the
     connection is gone.
+``hold``
+    callable without arguments, for a response that has begun and lasts: from here on
+    what the client sends is read, so that its leaving is noticed, and thrown away; past
+    64 KiB of it the connection is reset. If anything was, the connection ends with the
+    response.
 
 `tidegate.stream.DetachProtocol` offers it under uvicorn.
 """
@@ -34,6 +39,7 @@ class TransportExtension(TypedDict):
     reset: Callable[[], None]
     buffered: Callable[[], int]
     flush: Callable[[], Awaitable[None]]
+    hold: Callable[[], None]
 
 
 def transport_of(scope: Mapping[str, Any]) -> TransportExtension | None:
