@@ -1,4 +1,13 @@
-"""Carries an event to every browser that should see it: in order, resumable, no silent gap."""
+"""Carries an event to every browser that should see it: in order, resumable, no silent gap.
+
+The core, `Channel`, needs msgspec only. What needs an extra is imported when it is first
+asked for; without the extra that raises `tidegate.errors.MissingExtra`, which names it.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
 from tidegate.channel import (
     Channel,
@@ -9,11 +18,40 @@ from tidegate.channel import (
 )
 from tidegate.errors import TidegateError
 
+if TYPE_CHECKING:
+    from tidegate.client import EventSchema, SessionView, connect, connect_sync
+    from tidegate.sessions import Sessions
+    from tidegate.stream import Drain, EventStream
+
 __all__ = [
     "Channel",
     "ChannelEvent",
     "ChannelStatistics",
     "ChannelSubscription",
+    "Drain",
+    "EventSchema",
+    "EventStream",
+    "SessionView",
+    "Sessions",
     "SubscriptionStatistics",
     "TidegateError",
+    "connect",
+    "connect_sync",
 ]
+
+_HOMES: Final = {
+    "Drain": "tidegate.stream",
+    "EventSchema": "tidegate.client",
+    "EventStream": "tidegate.stream",
+    "SessionView": "tidegate.client",
+    "Sessions": "tidegate.sessions",
+    "connect": "tidegate.client",
+    "connect_sync": "tidegate.client",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(home), name)
