@@ -1,19 +1,13 @@
-"""A server to talk to, and the command line as a user runs it."""
+"""A server to talk to, and the command line in the process of the tests."""
 
-import os
-import signal
-import subprocess
 import sys
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pytest
-from tests.servers import SOURCE, serve_app, wait_until
 
+from tests.servers import serve_app
 from tidegate.cli.app import run
 from tidegate.server import ServerSettings, create_app
-
-COMMAND = [sys.executable, "-m", "tidegate"]
 
 
 class Served:
@@ -100,63 +94,3 @@ def cli(capfd, monkeypatch, tmp_path):
         return Done(status, *capfd.readouterr())
 
     return tidegate
-
-
-def environment(url=None, **more):
-    names = {
-        **os.environ,
-        "PYTHONPATH": str(SOURCE),
-        "PYTHONWARNINGS": "error",
-        # What another test run's coverage measures is none of the command's business.
-        "COVERAGE_PROCESS_START": "",
-    }
-    if url is not None:
-        names["TIDEGATE_URL"] = str(url)
-    return {**names, **more}
-
-
-def tidegate(*arguments, url=None, stdin=b"", timeout=50, **env):
-    """Run the command line to its end and return what it did, in text."""
-    done = subprocess.run(
-        [*COMMAND, *map(str, arguments)],
-        input=stdin,
-        capture_output=True,
-        timeout=timeout,
-        check=False,
-        env=environment(url, **env),
-    )
-    done.stdout, done.stderr = done.stdout.decode(), done.stderr.decode()
-    assert "Traceback" not in done.stderr, done.stderr
-    return done
-
-
-@contextmanager
-def running(*arguments, url=None, **env):
-    """Run the command line until the block ends; its pipes are the test's."""
-    process = subprocess.Popen(
-        [*COMMAND, *map(str, arguments)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=environment(url, **env),
-    )
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            process.send_signal(signal.SIGKILL)
-            process.wait(20)
-        for pipe in (process.stdin, process.stdout, process.stderr):
-            pipe.close()
-
-
-def ended(process, seconds=40):
-    """Wait for the end of a process; return its status and what it wrote to stderr."""
-    process.stdin.close()
-    status = process.wait(seconds)
-    stderr = process.stderr.read().decode()
-    assert "Traceback" not in stderr, stderr
-    return status, stderr
-
-
-__all__ = ["Served", "ended", "environment", "running", "tidegate", "wait_until"]

@@ -4,8 +4,8 @@ import subprocess
 import sys
 
 import pytest
-from tests.cli.conftest import environment, tidegate
 
+from tests.cli.commands import environment, tidegate
 from tidegate.cli.app import run
 
 
@@ -45,7 +45,10 @@ def test_the_version(capfd):
         (["tail", "session/a", "--url", "nowhere"], "'nowhere' is not the URL of a server"),
         (["tail", "room:1"], "channels come with the gateway"),
         (["publish", "session/a b", "x"], "'session/a b' names no session"),
-        (["tail", "session/a", "--token", "a b"], "a token is one or more visible ASCII characters"),
+        (
+            ["tail", "session/a", "--token", "a b"],
+            "a token is one or more visible ASCII characters",
+        ),
         (["pipe", "session/a", "--token", "", "--", "true"], "a token is"),
     ],
 )

@@ -4,11 +4,10 @@ import asyncio
 import os
 import signal
 import sys
-from pathlib import Path
 
 import pytest
 
-from tests.servers import eventually
+from tests.cli.commands import eventually, gone
 from tidegate.cli.child import Child
 
 
@@ -40,14 +39,6 @@ async def end_of(child, patience=10.0):
     async with asyncio.timeout(30):
         code = await child.wait()
         return code, await child.drain(patience)
-
-
-def gone(pid):
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
 
 
 async def until_gone(pid):

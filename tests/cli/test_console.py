@@ -8,8 +8,8 @@ import subprocess
 import sys
 
 import pytest
-from tests.cli.conftest import environment
 
+from tests.cli.commands import environment
 from tidegate.cli.console import CommandFailed, bold, complain, dim, styled, when_stdout_is_gone
 
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.servers import eventually
+from tests.cli.commands import eventually
 from tidegate.cli.delivery import Away, Refused
 from tidegate.cli.feed import Feed
 from tidegate.cli.output_queue import OutputQueue

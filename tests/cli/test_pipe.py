@@ -1,6 +1,7 @@
 """``tidegate pipe``: real commands, a real server, and what happens when either is difficult."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import socket
@@ -8,14 +9,15 @@ import sys
 import threading
 
 import pytest
-from tests.cli.conftest import ended, running, wait_until
-from tests.cli.test_session import nowhere
-from tests.servers import eventually, serve_app, serve_process
 
+from tests.cli.commands import end_of, eventually, gone, process, wait_until
+from tests.cli.test_session import nowhere
+from tests.servers import serve_app, serve_process
 from tidegate.cli.pipe import PipeSettings, exit_data, exit_status, run_pipe
+from tidegate.client import SessionPublisher, connect
 from tidegate.server import ServerSettings, create_app
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.timeout(180)]
 
 
 def out(text, **more):
@@ -38,6 +40,36 @@ def lines_of(events, stream="stdout"):
     return [data["line"] for kind, data in events if kind == "output" and data["stream"] == stream]
 
 
+@contextlib.asynccontextmanager
+async def piping(url, session_id, command, **options):
+    """Run a pipe in a task of this process until the block ends."""
+    settings = PipeSettings(str(url), session_id, command, **options)
+    running = asyncio.create_task(run_pipe(settings))
+    try:
+        yield running
+    finally:
+        running.cancel()
+        await asyncio.wait([running])
+
+
+async def ended(running):
+    async with asyncio.timeout(50):
+        return await running
+
+
+class Captured:
+    """Tells whether a text has been written to stdout, in pieces or not."""
+
+    def __init__(self, capfd, text):
+        self.capfd = capfd
+        self.text = text
+        self.seen = ""
+
+    def __call__(self):
+        self.seen += self.capfd.readouterr().out
+        return self.text in self.seen
+
+
 @pytest.fixture
 def fifo(tmp_path):
     """A command that prints what is written here, until it is closed."""
@@ -47,7 +79,9 @@ def fifo(tmp_path):
     closed = []
 
     class Fifo:
-        command = shell('trap "echo bye; exit 5" TERM; while read line; do echo "$line"; done < "$0"', path)
+        command = shell(
+            'trap "echo bye; exit 5" TERM; while read line; do echo "$line"; done < "$0"', path
+        )
 
         def write(self, text):
             os.write(descriptor, text.encode())
@@ -160,21 +194,22 @@ def test_much_output_keeps_its_order_and_is_whole(served, session_id, cli):
     assert lines_of(served.pairs(session_id)) == numbers
 
 
-def test_lines_come_while_the_command_runs(served, session_id, fifo):
-    with running("pipe", f"session/{session_id}", "--", *fifo.command, url=served.url) as process:
+async def test_lines_come_while_the_command_runs(served, session_id, fifo, capfd):
+    async with piping(served.url, session_id, fifo.command) as running:
         for number in (1, 2):
             fifo.write(f"{number}\n")
-            wait_until(lambda n=number: len(served.pairs(session_id)) == n)
-            assert process.stdout.readline() == b"%d\n" % number
-        assert process.poll() is None
+            await eventually(lambda n=number: len(served.pairs(session_id)) == n)
+        await eventually(Captured(capfd, "1\n2\n"))
+        assert not running.done()
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert await ended(running) == 5
 
 
 # -- signals ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_a_signal_goes_to_the_command_and_the_rest_is_published(served, session_id, number):
-    # The command is a shell with a child: the whole group gets the signal.
+def catching(number):
+    """A shell and its child; both are of the group, and only the child reacts to the signal."""
     source = (
         "import os, signal, sys, time\n"
         "def bye(number, frame):\n"
@@ -184,21 +219,35 @@ def test_a_signal_goes_to_the_command_and_the_rest_is_published(served, session_
         "print('ready', flush=True)\n"
         "time.sleep(1000)\n"
     )
-    command = shell(f'trap "" {int(number)}; "$0" -c "$1"; exit $?', sys.executable, source)
-    with running("pipe", f"session/{session_id}", "--", *command, url=served.url) as process:
-        wait_until(lambda: served.pairs(session_id) == [out("ready")])
-        process.send_signal(number)
-        status, stderr = ended(process)
-    assert (status, stderr) == (5, "")
-    assert served.pairs(session_id) == [out("ready"), out("bye from True"), ("exit", {"code": 5})]
+    return shell(f'trap "" {int(number)}; "$0" -c "$1"; exit $?', sys.executable, source)
 
 
-def test_a_command_that_dies_by_the_forwarded_signal(served, session_id):
-    command = shell("echo ready; sleep 1000")
-    with running("pipe", f"session/{session_id}", "--", *command, url=served.url) as process:
+CAUGHT = [out("ready"), out("bye from True"), ("exit", {"code": 5})]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT])
+async def test_a_signal_goes_to_the_commands_group(served, session_id, number):
+    async with piping(served.url, session_id, catching(number)) as running:
+        await eventually(lambda: served.pairs(session_id) == [out("ready")])
+        os.kill(os.getpid(), number)
+        assert await ended(running) == 5
+    assert served.pairs(session_id) == CAUGHT
+
+
+def test_a_process_that_gets_a_signal_still_publishes_the_rest(served, session_id):
+    command = catching(signal.SIGTERM)
+    with process("pipe", f"session/{session_id}", "--", *command, url=served.url) as pipe:
         wait_until(lambda: served.pairs(session_id) == [out("ready")])
-        process.send_signal(signal.SIGINT)
-        assert ended(process) == (130, "")
+        pipe.send_signal(signal.SIGTERM)
+        assert end_of(pipe) == (5, "")
+    assert served.pairs(session_id) == CAUGHT
+
+
+async def test_a_command_that_dies_by_the_forwarded_signal(served, session_id):
+    async with piping(served.url, session_id, shell("echo ready; sleep 1000")) as running:
+        await eventually(lambda: served.pairs(session_id) == [out("ready")])
+        os.kill(os.getpid(), signal.SIGINT)
+        assert await ended(running) == 130
     assert served.pairs(session_id)[-1] == ("exit", {"signal": "SIGINT"})
 
 
@@ -208,52 +257,51 @@ def test_a_command_that_dies_by_the_forwarded_signal(served, session_id):
 def test_an_echo_that_nobody_reads_does_not_stop_the_publishing(served, session_id):
     source = "for n in range(5000): print(n)"
     arguments = ["pipe", f"session/{session_id}", "--", *python(source)]
-    with running(*arguments, url=served.url) as process:
-        process.stdout.close()
-        assert ended(process) == (0, "")
+    with process(*arguments, url=served.url) as pipe:
+        pipe.stdout.close()
+        assert end_of(pipe) == (0, "")
     assert len(served.pairs(session_id)) == 5001
 
 
-def test_an_echo_that_is_not_read_holds_the_command_back_and_a_signal_ends_the_wait(
-    served, session_id
-):
-    # Less than our own queues and the pipes hold in sum, but more than the echo's pipe takes.
+def test_a_signal_ends_the_wait_for_an_echo_that_is_not_read(served, session_id):
+    # More than the pipe of our output takes, and less than our own queue.
     source = "print('x' * 100_000)"
     arguments = ["pipe", f"session/{session_id}", "--", *python(source)]
-    with running(*arguments, url=served.url) as process:
+    with process(*arguments, url=served.url) as pipe:
         wait_until(lambda: ("exit", {"code": 0}) in served.pairs(session_id))
-        assert process.poll() is None
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
+        assert pipe.poll() is None
+        pipe.send_signal(signal.SIGTERM)
+        assert pipe.wait(50) == 0
 
 
 # -- a difficult server --------------------------------------------------------------------
 
 
-def test_a_restart_of_the_server_loses_nothing(session_id, fifo):
+async def test_a_restart_of_the_server_loses_nothing(session_id, fifo, capfd):
     with socket.create_server(("127.0.0.1", 0)) as place:
         port = place.getsockname()[1]
-    with serve_process(port=port) as url:
-        process_context = running("pipe", f"session/{session_id}", "--", *fifo.command, url=url)
-        process = process_context.__enter__()
-        fifo.write("before\n")
-        assert process.stdout.readline() == b"before\n"
-        url.terminate()
-    try:
-        fifo.write("meanwhile\n")
-        assert process.stdout.readline() == b"meanwhile\n"
+    async with contextlib.AsyncExitStack() as stack:
         with serve_process(port=port) as url:
-            tail = ["tail", f"session/{session_id}", "--create", "--from-start", "--json", "-n2"]
-            with running(*tail, url=url) as following:
-                fifo.write("after\n")
-                lines = following.stdout.read()
-                assert ended(following)[0] == 0
-            assert b'"line":"meanwhile"' in lines
-            assert lines.index(b"meanwhile") < lines.index(b"after")
-            process.send_signal(signal.SIGTERM)
-            assert ended(process)[0] == 5
-    finally:
-        process_context.__exit__(None, None, None)
+            running = await stack.enter_async_context(piping(url, session_id, fifo.command))
+            fifo.write("before\n")
+            await eventually(Captured(capfd, "before\n"))
+            await asyncio.to_thread(url.terminate)
+        fifo.write("meanwhile\n")
+        await eventually(Captured(capfd, "meanwhile\n"))
+        server = await asyncio.to_thread(stack.enter_context, serve_process(port=port))
+        async with SessionPublisher(server) as publisher:
+            await publisher.create(session_id)
+        async with connect(f"{server}/session/{session_id}", last_event_id=0) as stream:
+            fifo.write("after\n")
+            lines = []
+            async for event in stream:
+                lines += [event.data["line"]] if event.type == "output" else []
+                if "after" in lines:
+                    break
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert await ended(running) == 5
+    # Whether "before" comes again depends on the answer that the end of the server may have cut.
+    assert [line for line in lines if line != "before"] == ["meanwhile", "after"]
 
 
 def test_a_server_that_is_not_there_at_the_start_means_no_command(session_id, cli, tmp_path):
@@ -298,7 +346,7 @@ class Stubborn:
             self.asked.set()
             while (await receive())["more_body"]:
                 pass
-            await eventually(self.open.is_set, 60)
+            await eventually(self.open.is_set)
             self.bodies += 1
             status = self.status
             body = b'{"lastEventId":1}' if status == 202 else b'{"error":"not now","code":"away"}'
@@ -337,7 +385,7 @@ def test_a_refusal_in_the_middle_lets_the_command_run_on(session_id, cli):
     assert app.bodies == 1
 
 
-def test_a_server_that_does_not_answer_holds_the_command_back(session_id, tmp_path):
+async def test_a_server_that_does_not_answer_holds_the_command_back(session_id, tmp_path):
     app = Stubborn()
     app.status = 202
     app.open.clear()
@@ -350,42 +398,39 @@ def test_a_server_that_does_not_answer_holds_the_command_back(session_id, tmp_pa
         "        sys.stdout.write('x' * 1023 + '\\n')\n"
         "        print(n, file=progress, flush=True)\n"
     )
+
+    def written():
+        return progress.read_text().count("\n") if progress.exists() else 0
+
     with serve_app(app) as url:
-        arguments = ["pipe", f"session/{session_id}", "-q", "--", *python(source)]
-        with running(*arguments, url=url) as process:
-            # Our queue takes 1 MiB and the pipe some more; the rest has to wait in the command.
-            wait_until(lambda: progress.exists() and progress.read_text().count("\n") > 1024)
+        async with piping(url, session_id, python(source)) as running:
+            # Our queue takes about 1 MiB, the pipe some more; the rest has to wait in the command.
+            await eventually(lambda: written() > 512)
             with pytest.raises(AssertionError, match="not within"):
-                wait_until(lambda: progress.read_text().count("\n") > 3 * 1024, seconds=0.5)
+                await eventually(lambda: written() > 3 * 1024, seconds=0.5)
             app.open.set()
-            assert ended(process) == (0, "")
-    assert progress.read_text().count("\n") == megabytes * 1024
+            assert await ended(running) == 0
+    assert written() == megabytes * 1024
 
 
-def test_a_signal_after_the_commands_end_gives_up_on_a_server_that_is_away(session_id):
+async def test_a_signal_after_the_commands_end_gives_up_on_a_server_that_is_away(session_id, capfd):
     app = Stubborn()
     with serve_app(app) as url:
-        arguments = ["pipe", f"session/{session_id}", "--patience", "1000", "--", "echo", "a"]
-        with running(*arguments, url=url) as process:
-            assert process.stdout.readline() == b"a\n"
-            wait_until(lambda: app.bodies > 2)
-            process.send_signal(signal.SIGINT)
-            status, stderr = ended(process)
-    assert status == 1
-    assert "1 line of the output could not be published" in stderr
+        async with piping(url, session_id, ["echo", "a"], patience=1000.0) as running:
+            await eventually(lambda: app.bodies > 2)
+            os.kill(os.getpid(), signal.SIGINT)
+            assert await ended(running) == 1
+    assert "1 line of the output could not be published" in capfd.readouterr().err
 
 
 async def test_cancelling_ends_the_commands_group(served, session_id):
-    settings = PipeSettings(
-        served.url, session_id, shell("sleep 1000 & echo $!; wait"), quiet=True
-    )
-    running = asyncio.create_task(run_pipe(settings))
-    await eventually(lambda: served.pairs(session_id))
-    pid = int(served.pairs(session_id)[0][1]["line"])
-    running.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await running
-    await eventually(lambda: _gone(pid))
+    async with piping(served.url, session_id, shell("sleep 1000 & echo $!; wait")) as running:
+        await eventually(lambda: served.pairs(session_id))
+        pid = int(served.pairs(session_id)[0][1]["line"])
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+    await eventually(lambda: gone(pid))
 
 
 # -- statuses ------------------------------------------------------------------------------
@@ -403,12 +448,3 @@ async def test_cancelling_ends_the_commands_group(served, session_id):
 def test_an_end_as_an_event_and_as_a_status(code, data, status):
     assert exit_data(code) == data
     assert exit_status(code) == status
-
-
-def _gone(pid):
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    with open(f"/proc/{pid}/stat") as stat:  # noqa: PTH123 - not a file of ours
-        return stat.read().rpartition(")")[2].split()[0] == "Z"

@@ -3,10 +3,11 @@
 import json
 
 import pytest
-from tests.cli.conftest import ended, running, wait_until
+
+from tests.cli.commands import end_of, process, wait_until
 from tests.cli.test_session import nowhere
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.timeout(180)]
 
 
 def test_one_event_and_its_id(cli, served, session_id):
@@ -69,13 +70,13 @@ def test_lines_and_events_of_standard_input(cli, served, session_id):
 
 
 def test_a_line_is_published_when_it_is_typed(served, session_id):
-    with running("publish", f"session/{session_id}", "--stdin", url=served.url) as process:
+    with process("publish", f"session/{session_id}", "--stdin", url=served.url) as run:
         for number in (1, 2, 3):
-            process.stdin.write(b"line %d\n" % number)
-            process.stdin.flush()
+            run.stdin.write(b"line %d\n" % number)
+            run.stdin.flush()
             wait_until(lambda n=number: len(served.pairs(session_id)) == n)
-        assert ended(process)[0] == 0
-        assert process.stdout.read() == b"3\n"
+        assert end_of(run)[0] == 0
+        assert run.stdout.read() == b"3\n"
 
 
 def test_empty_input_publishes_nothing(cli, served, session_id):
@@ -103,7 +104,9 @@ def test_a_malformed_line_is_named_and_nothing_is_lost_silently(cli, served, ses
     done = cli("publish", f"session/{session_id}", "--ndjson", stdin=lines, url=served.url)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("tidegate: line 4 is not JSON: ")
-    assert done.stderr.endswith("; before it 2 events were published, up to id 2; nothing after it\n")
+    assert done.stderr.endswith(
+        "; before it 2 events were published, up to id 2; nothing after it\n"
+    )
     assert served.pairs(session_id) == [("a", None), ("b", None)]
 
 
@@ -112,7 +115,9 @@ def test_a_line_that_the_server_refuses_is_found_in_its_batch(cli, served, sessi
     done = cli("publish", f"session/{session_id}", "--stdin", stdin=lines, url=served.url)
     assert done.returncode == 1
     assert done.stderr.startswith("tidegate: line 3: the server refused the publish with 400")
-    assert done.stderr.endswith("; before it 2 events were published, up to id 2; nothing after it\n")
+    assert done.stderr.endswith(
+        "; before it 2 events were published, up to id 2; nothing after it\n"
+    )
     assert served.pairs(session_id) == [("a", None), ("message", "plain")]
 
 

@@ -5,10 +5,11 @@ import sys
 
 import httpx
 import pytest
-from tests.cli.conftest import environment
+
+from tests.cli.commands import environment
 from tests.servers import serve_process
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.timeout(180)]
 
 
 def test_it_serves_what_its_options_say_and_ends_with_status_0():

@@ -4,8 +4,8 @@ import asyncio
 import socket
 
 import pytest
-from tests.servers import serve_app
 
+from tests.servers import serve_app
 from tidegate.cli.console import CommandFailed
 from tidegate.cli.delivery import Away, Refused
 from tidegate.cli.session import SessionDoor

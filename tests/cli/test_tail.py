@@ -4,12 +4,12 @@ import json
 import signal
 
 import pytest
-from tests.cli.conftest import ended, running, wait_until
-from tests.servers import serve_app
 
+from tests.cli.commands import end_of, process, wait_until
+from tests.servers import serve_app
 from tidegate.server import ServerSettings, create_app
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.timeout(180)]
 
 
 def subscribers(served, session_id):
@@ -58,7 +58,12 @@ def test_after_an_event_with_or_without_its_epoch(cli, served, session_id):
 def test_an_old_epoch_is_told_on_stderr(cli, served, session_id):
     served.publish(session_id, ("n", 1))
     done = cli(
-        "tail", f"session/{session_id}", "--last-event-id", "0123456789abcdef-1", "-n1", url=served.url
+        "tail",
+        f"session/{session_id}",
+        "--last-event-id",
+        "0123456789abcdef-1",
+        "-n1",
+        url=served.url,
     )
     assert done.stdout.split()[0] == "1"
     assert 'state_resync_required {"reason":"epoch_reset"' in done.stderr
@@ -74,35 +79,37 @@ def test_a_wrong_place_to_begin_is_a_wrong_command_line(cli, options):
 
 def test_without_a_place_it_begins_now_and_ends_with_the_session(served, session_id):
     served.publish(session_id, ("old", 1))
-    with running("tail", f"session/{session_id}", url=served.url) as process:
+    with process("tail", f"session/{session_id}", url=served.url) as run:
         following(served, session_id)
         served.publish(session_id, ("new", 2))
-        assert process.stdout.readline().split()[2] == b"new"
+        assert run.stdout.readline().split()[2] == b"new"
         served.call(lambda sessions: sessions.delete(session_id))
-        assert ended(process) == (0, "")
-        assert process.stdout.read().split()[2] == b"session_closed"
+        assert end_of(run) == (0, "")
+        assert run.stdout.read().split()[2] == b"session_closed"
 
 
-def test_a_session_that_is_not_there_is_one_sentence_unless_it_is_to_be_made(cli, served, session_id):
+def test_a_session_that_is_not_there_is_one_sentence_unless_it_is_to_be_made(
+    cli, served, session_id
+):
     done = cli("tail", f"session/{session_id}", url=served.url)
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
     assert "session_not_found" in done.stderr
-    with running("tail", f"session/{session_id}", "--create", "-n1", url=served.url) as process:
+    with process("tail", f"session/{session_id}", "--create", "-n1", url=served.url) as run:
         following(served, session_id)
         served.publish(session_id, ("first", None))
-        assert ended(process)[0] == 0
+        assert end_of(run)[0] == 0
 
 
 def test_after_an_eviction_it_comes_back_and_prints_each_event_once(served, session_id):
     served.publish(session_id, ("n", 0))
     arguments = ["tail", f"session/{session_id}", "--json", "--from-start", "-n", "1001"]
-    with running(*arguments, url=served.url) as process:
-        assert json.loads(process.stdout.readline())["data"] == 0
+    with process(*arguments, url=served.url) as run:
+        assert json.loads(run.stdout.readline())["data"] == 0
         # More at once than a backlog takes: the client is evicted, whoever it is.
         served.publish(session_id, *[("n", number) for number in range(1, 1001)])
-        lines = process.stdout.read().splitlines()
-        status, stderr = ended(process)
+        lines = run.stdout.read().splitlines()
+        status, stderr = end_of(run)
     assert status == 0
     assert [json.loads(line)["data"] for line in lines] == list(range(1, 1001))
     assert "client_evicted" in stderr
@@ -111,18 +118,18 @@ def test_after_an_eviction_it_comes_back_and_prints_each_event_once(served, sess
 
 def test_ctrl_c_ends_it_with_130_and_without_a_word(served, session_id):
     served.publish(session_id, ("n", 0))
-    with running("tail", f"session/{session_id}", url=served.url) as process:
+    with process("tail", f"session/{session_id}", url=served.url) as run:
         following(served, session_id)
-        process.send_signal(signal.SIGINT)
-        assert ended(process) == (130, "")
+        run.send_signal(signal.SIGINT)
+        assert end_of(run) == (130, "")
 
 
 def test_a_reader_that_goes_away_ends_it_at_once_and_without_a_word(served, session_id):
     served.publish(session_id, ("n", 0))
-    with running("tail", f"session/{session_id}", url=served.url) as process:
+    with process("tail", f"session/{session_id}", url=served.url) as run:
         following(served, session_id)
-        process.stdout.close()
-        assert ended(process) == (141, "")
+        run.stdout.close()
+        assert end_of(run) == (141, "")
 
 
 def test_colour_only_where_it_is_wanted(cli, served, session_id):

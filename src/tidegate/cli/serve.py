@@ -38,7 +38,8 @@ def serve(
         ),
     ] = None,
     dev: Annotated[
-        bool, typer.Option("--dev", help="For development; listens on loopback only.")
+        bool,
+        typer.Option("--dev", help="Let pages of any origin on this machine in; loopback only."),
     ] = False,
     allow_origin: Annotated[
         list[str] | None,
