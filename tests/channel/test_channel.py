@@ -271,6 +271,16 @@ def test_publish_never_raises_and_uses_no_id_when_it_fails(caplog):
     assert caplog.records[0].exc_info[0] is ZeroDivisionError
 
 
+def test_a_stack_that_is_full_only_at_the_diagnostics_costs_no_event(monkeypatch):
+    def full(_):
+        raise RecursionError
+
+    monkeypatch.setattr("tidegate.channel.diagnostics.Diagnostics.flush", full)
+    channel = Channel()
+    assert channel.publish("t").id == 1
+    assert channel.last_event_id == 1
+
+
 def test_publish_on_a_full_stack_never_raises_and_leaves_no_silent_gap():
     logging.getLogger("tidegate.channel").disabled = True
     try:

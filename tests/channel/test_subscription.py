@@ -68,6 +68,36 @@ async def test_a_consumer_that_is_cancelled_while_it_waits_loses_nothing():
     subscription.abort()
 
 
+async def test_an_event_between_a_cancellation_and_its_end_is_kept():
+    channel = Channel()
+    subscription = channel.subscribe()
+    task = await waiting(subscription)
+    task.cancel()
+    channel.publish("t", 1)
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert (await anext(subscription)).data == 1
+    subscription.abort()
+
+
+async def test_an_event_at_the_very_moment_of_going_to_wait_is_not_slept_through(monkeypatch):
+    # As a signal handler or a finalizer may publish it.
+    channel = Channel()
+    subscription = channel.subscribe()
+    loop = asyncio.get_running_loop()
+    create_future = loop.create_future
+
+    def interrupted():
+        monkeypatch.undo()
+        channel.publish("t", 1)
+        return create_future()
+
+    monkeypatch.setattr(loop, "create_future", interrupted)
+    async with asyncio.timeout(5):
+        assert (await anext(subscription)).data == 1
+    subscription.abort()
+
+
 async def test_a_consumer_that_is_cancelled_while_an_event_is_handed_over_loses_nothing():
     channel = Channel()
     subscription = channel.subscribe()

@@ -262,8 +262,13 @@ class Channel:
 
     def _settle(self) -> None:
         """Do what came in the middle of another call."""
-        while self._deferred:
-            self._publish_now(*self._deferred.popleft())
+        while True:
+            try:
+                call = self._deferred.popleft()
+            except IndexError:
+                # Not asked before: a signal handler may publish, and settle, in between.
+                break
+            self._publish_now(*call)
         if self._closing:
             self.close()
 
@@ -294,11 +299,10 @@ class Channel:
                 self._cut_failed()
             self._note(event)
             self._diagnostics.flush()
-        except Exception:  # noqa: BLE001 - a full stack, no memory
-            try:  # noqa: SIM105 - suppress() would be one more call
-                _log_failure("channel %r: a diagnostic could not be given", self._name)
-            except RecursionError:
-                pass  # not even that much stack is left
+        except RecursionError:
+            return event
+        except Exception:  # noqa: BLE001 - no memory
+            _log_failure("channel %r: a diagnostic could not be given", self._name)
         return event
 
     def _append(
@@ -331,12 +335,12 @@ class Channel:
                 with contextlib.suppress(RuntimeError):
                     self._snapshot = tuple(self._subscribers)
             self._ring.append(event)
-        except Exception:  # noqa: BLE001 - a foreign dict or clock, a full stack, no memory
-            # Nothing was published, and no id was used.
-            try:  # noqa: SIM105 - suppress() would be one more call
-                _log_failure("channel %r: an event could not be published", self._name)
-            except RecursionError:
-                pass  # not even that much stack is left
+        except RecursionError:
+            # Nothing was published, and no id was used. On a full stack not even the call
+            # that logs would succeed.
+            return None
+        except Exception:  # noqa: BLE001 - a foreign dict or clock, no memory
+            _log_failure("channel %r: an event could not be published", self._name)
             return None
         return event
 
