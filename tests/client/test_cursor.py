@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.client.cursor import MAX_NUMBER, Cursor
+from tidegate.client.cursor import MAX_NUMBER, Cursor, epoch_of
 
 epochs = st.text("abcdefXYZ019._~-", min_size=1, max_size=20).filter(lambda e: not e.isdigit())
 numbers = st.integers(0, MAX_NUMBER)
@@ -102,3 +102,13 @@ def test_an_epoch_of_another_type_is_refused():
 def test_what_is_out_of_range_is_refused(last_event_id, epoch, message):
     with pytest.raises(ValueError, match=message):
         Cursor.given(last_event_id, epoch)
+
+
+@pytest.mark.parametrize("epoch", ["e1", "A-Z.a_z~0-9", "x" * 128])
+def test_an_epoch_of_a_response_is_kept(epoch):
+    assert epoch_of(epoch) == epoch
+
+
+@pytest.mark.parametrize("odd", [None, "", "x" * 129, "a b", "é", "\u20ac", "a\n", "a,b", "\x00"])
+def test_what_no_request_could_carry_back_is_no_epoch(odd):
+    assert epoch_of(odd) is None
