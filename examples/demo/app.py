@@ -91,9 +91,9 @@ def create_app(stop: Callable[[], None]) -> Starlette:
         channel = small.get("flood").channel
         until = request.query_params.get("until")
         if until == "ring_passed":
-            return JSONResponse(await pass_the_ring(channel))
+            return JSONResponse(await pass_the_ring(channel, drain))
         if until in {"slow_client_warning", "client_evicted"}:
-            return JSONResponse(await flood_until(channel, lambda: seen[until]))
+            return JSONResponse(await flood_until(channel, lambda: seen[until], drain))
         return JSONResponse({"error": "until what?"}, 400)
 
     async def cut(request: Request) -> Response:
@@ -132,8 +132,11 @@ def create_app(stop: Callable[[], None]) -> Starlette:
 WATER = "~" * 120_000
 
 
-async def flood_until(channel: Channel, count: Callable[[], int]) -> dict[str, Any]:
-    """Publish big events until one more is counted, or until it would be too many."""
+# A server that stops waits for the requests that it is answering: these end when its streams do.
+
+
+async def flood_until(channel: Channel, count: Callable[[], int], drain: Drain) -> dict[str, Any]:
+    """Publish big events until one more is counted, until it would be too many, or to a drain."""
     before = count()
     for published in range(1, 3000):
         channel.publish("flood", {"filler": WATER})
@@ -141,15 +144,19 @@ async def flood_until(channel: Channel, count: Callable[[], int]) -> dict[str, A
             return {"reached": True, "published": published}
         # Time for those who do read.
         await asyncio.sleep(0.003)
+        if drain.draining:
+            break
     return {"reached": False, "published": published}
 
 
-async def pass_the_ring(channel: Channel) -> dict[str, Any]:
-    """Publish so many small events that nothing older is left for replay."""
-    for number in range(channel.ring_size):
-        channel.publish("tide", {"number": number})
+async def pass_the_ring(channel: Channel, drain: Drain) -> dict[str, Any]:
+    """Publish so many small events that nothing older is left for replay, or to a drain."""
+    for published in range(1, channel.ring_size + 1):
+        channel.publish("tide", {"number": published - 1})
         await asyncio.sleep(0.002)
-    return {"reached": True, "published": channel.ring_size}
+        if drain.draining:
+            break
+    return {"reached": published == channel.ring_size, "published": published}
 
 
 # -- the page and its buttons --------------------------------------------------------------

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from tidegate.cli import main
-
 __all__: list[str] = []
 
 if __name__ == "__main__":
+    try:
+        from tidegate.cli import main
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
     main()

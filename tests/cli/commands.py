@@ -46,6 +46,21 @@ def tidegate(*arguments, url=None, stdin=b"", **env):
     return done
 
 
+def redirected(redirections, *arguments, url=None, stdin=b""):
+    """Run the command line to its end from a shell, with redirections as the shell writes them."""
+    done = subprocess.run(
+        ["/bin/sh", "-c", f'exec "$@" {redirections}', "sh", *COMMAND, *map(str, arguments)],
+        input=stdin,
+        capture_output=True,
+        timeout=SECONDS,
+        check=False,
+        env=environment(url),
+    )
+    done.stdout, done.stderr = done.stdout.decode(), done.stderr.decode()
+    assert "Traceback" not in done.stderr, done.stderr
+    return done
+
+
 @contextmanager
 def process(*arguments, url=None, **env):
     """Run the command line until the block ends; its pipes are the test's."""

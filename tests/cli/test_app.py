@@ -79,6 +79,28 @@ def test_a_package_that_is_missing_for_another_reason_is_no_missing_extra():
     assert b"ModuleNotFoundError" in done.stderr
 
 
+INTERRUPTED = """
+import runpy, signal, sys
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == sys.argv[1]:
+            signal.raise_signal(signal.SIGINT)
+sys.meta_path.insert(0, Interrupting())
+runpy.run_module("tidegate", run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize("module", ["tidegate.cli", "typer", "rich.console", "httpx"])
+def test_ctrl_c_while_a_module_is_imported_ends_it_with_130_and_without_a_word(module):
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, module],
+        capture_output=True,
+        check=False,
+        env=environment(),
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
+
+
 def test_the_installed_script_is_the_same_program():
     done = subprocess.run(
         [sys.executable, "-m", "tidegate", "--version"],

@@ -35,10 +35,10 @@ class Output:
                 await self.changed.wait()
 
 
-async def end_of(child, patience=10.0):
+async def end_of(child, patience=10.0, grace=20.0):
     async with asyncio.timeout(30):
         code = await child.wait()
-        return code, await child.drain(patience)
+        return code, await child.drain(patience, grace)
 
 
 async def until_gone(pid):
@@ -119,8 +119,8 @@ async def test_what_waits_in_the_pipes_is_read_after_the_end():
         os.close(go)
         async with asyncio.timeout(20):
             await child.wait()
-        draining = asyncio.create_task(child.drain(0.05))
-        # Longer than its patience: while nothing is read, silence means nothing.
+        draining = asyncio.create_task(child.drain(0.05, 0.05))
+        # Longer than both its times: while nothing is read, silence means nothing.
         done, _ = await asyncio.wait([draining], timeout=0.3)
         assert not done
         child.resume()
@@ -135,6 +135,63 @@ async def test_a_process_left_behind_does_not_keep_the_output_open_for_ever():
         assert await end_of(child, patience=0.1) == (0, False)
         child.send_signal(signal.SIGKILL)
     await until_gone(int(output.data[1]))
+
+
+TALKER = python(
+    "import os, subprocess, sys\n"
+    'talk = \'import os\\nos.write(2, b".")\\nwhile True: os.write(1, b"y" * 1000)\'\n'
+    "talker = subprocess.Popen([sys.executable, '-c', talk], start_new_session=True)\n"
+    "print(talker.pid, file=sys.stderr)\n"
+)
+"""Leaves a process behind, in a group of its own, that writes until it cannot."""
+
+
+@pytest.fixture
+async def talker():
+    """An `Output` whose talker is killed at the end, should it be there still."""
+    output = Output()
+    yield output
+    pid = int(output.data[2].replace(b".", b""))
+    if not gone(pid):
+        os.kill(pid, signal.SIGKILL)
+
+
+async def test_a_process_left_behind_that_never_is_silent_is_given_up_too(talker):
+    async with Child(TALKER, talker) as child:
+        assert await end_of(child, patience=20.0, grace=0.5) == (0, False)
+    # With nobody at the other end of its pipe it could not go on.
+    await until_gone(int(talker.data[2].replace(b".", b"")))
+
+
+async def test_a_process_left_behind_is_given_up_also_while_its_output_is_held_back(talker):
+    chunks = []
+    draining = None
+
+    def output(number, data):
+        talker(number, data)
+        if draining is not None and number == 1:
+            chunks.append(data)
+            if len(chunks) == 2:  # one read takes all that a pipe holds
+                child.pause()
+
+    async with Child(TALKER, output) as child:
+        await talker.has(b".", 2)
+        await talker.has(b"\n", 2)
+        await asyncio.wait_for(child.wait(), 20)
+        draining = asyncio.create_task(child.drain(20.0, 0.5))
+        assert await asyncio.wait_for(draining, 20) is False
+        assert child.paused
+
+
+async def test_giving_up_may_be_hurried_by_cancelling(talker):
+    async with Child(TALKER, talker) as child:
+        await asyncio.wait_for(child.wait(), 20)
+        draining = asyncio.create_task(child.drain(1000.0, 1000.0))
+        await talker.has(b"y")
+        await talker.has(b"\n", 2)
+        draining.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await draining
 
 
 async def test_leaving_ends_the_whole_group():

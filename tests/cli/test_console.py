@@ -9,8 +9,16 @@ import sys
 
 import pytest
 
-from tests.cli.commands import environment
-from tidegate.cli.console import CommandFailed, bold, complain, dim, styled, when_stdout_is_gone
+from tests.cli.commands import environment, redirected
+from tidegate.cli.console import (
+    CommandFailed,
+    bold,
+    complain,
+    dim,
+    say,
+    styled,
+    when_stdout_is_gone,
+)
 
 
 @pytest.fixture
@@ -46,6 +54,44 @@ def test_styles_go_around_the_text_or_not_at_all():
 def test_complaints_go_to_stderr(capsys):
     complain("it is broken")
     assert capsys.readouterr() == ("", "tidegate: it is broken\n")
+
+
+@pytest.mark.parametrize(
+    ("raw", "shown"),
+    [
+        ("\x1b]0;title\x07\x1b[2J", "\\u001b]0;title\\u0007\\u001b[2J"),
+        ("\x9b31m\x7f", "\\u009b31m\\u007f"),
+        ("one\r\ntwo\u2028three", "one  two\\u2028three"),
+        ("txt.\u202eexe", "txt.\\u202eexe"),
+        ("\udc1b", "\\udc1b"),
+    ],
+)
+def test_nothing_in_a_message_commands_the_terminal(capsys, raw, shown):
+    complain(raw)
+    say(raw)
+    say(raw, dimmed=True)
+    assert capsys.readouterr().err == f"tidegate: {shown}\n{shown}\n\x1b[2m{shown}\x1b[0m\n"
+
+
+@pytest.mark.parametrize(
+    ("redirections", "status", "stderr"),
+    [
+        (">/dev/full", 1, "tidegate: No space left on device\n"),
+        (">/dev/full 2>/dev/full", 1, ""),
+        (">&-", 0, ""),
+        ("<&- >&- 2>&-", 0, ""),
+    ],
+)
+@pytest.mark.parametrize("option", ["--version", "--help"])
+def test_help_that_cannot_be_written(option, redirections, status, stderr):
+    done = redirected(redirections, option)
+    assert (done.returncode, done.stdout, done.stderr) == (status, "", stderr)
+
+
+@pytest.mark.parametrize("redirections", ["2>/dev/full", "2>&-"])
+def test_a_complaint_that_cannot_be_written_changes_no_status(redirections):
+    done = redirected(redirections, "tail")
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", "")
 
 
 def test_a_failure_has_a_status():

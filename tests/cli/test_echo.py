@@ -1,6 +1,7 @@
 """The echo writes in order from a thread, and a reader that is gone or slow stops nothing."""
 
 import asyncio
+import errno
 import os
 
 import pytest
@@ -86,7 +87,20 @@ async def test_a_reader_that_is_gone_is_written_to_no_more_and_the_other_is(pipe
     echo.write(2, b"somebody")
     echo.write(1, b"nobody")
     await drained(echo)
+    assert echo.problem is None
     await closed(echo)
+    assert os.read(pipes.err, 100) == b"somebody"
+
+
+async def test_a_descriptor_that_cannot_be_written_is_told_and_the_other_is_written(pipes):
+    full = os.open("/dev/full", os.O_WRONLY)
+    echo = Echo(lambda: None, descriptors=(full, pipes.err_end))
+    echo.write(1, b"lost")
+    echo.write(2, b"somebody")
+    await drained(echo)
+    assert echo.problem.errno == errno.ENOSPC
+    await closed(echo)
+    os.close(full)
     assert os.read(pipes.err, 100) == b"somebody"
 
 

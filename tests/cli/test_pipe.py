@@ -10,7 +10,7 @@ import threading
 
 import pytest
 
-from tests.cli.commands import end_of, eventually, gone, process, wait_until
+from tests.cli.commands import end_of, eventually, gone, process, redirected, wait_until
 from tests.cli.test_session import nowhere
 from tests.servers import serve_app, serve_process
 from tidegate.cli.pipe import PipeSettings, exit_data, exit_status, run_pipe
@@ -251,6 +251,38 @@ async def test_a_command_that_dies_by_the_forwarded_signal(served, session_id):
     assert served.pairs(session_id)[-1] == ("exit", {"signal": "SIGINT"})
 
 
+TALKER = (
+    "import os, subprocess, sys\n"
+    "talk = 'import time\\nwhile True: print(\"y\", flush=True); time.sleep(0.1)'\n"
+    "talker = subprocess.Popen([sys.executable, '-c', talk], start_new_session=True)\n"
+    "print('bye', flush=True)\n"
+)
+"""Leaves a process behind that no signal to the group reaches, and that is never silent."""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_a_signal_ends_the_wait_for_what_a_process_left_behind_says(
+    served, session_id, number, monkeypatch
+):
+    monkeypatch.setattr("tidegate.cli.pipe._GRACE_SECONDS", 1000.0)
+    async with piping(served.url, session_id, python(TALKER)) as running:
+        await eventually(lambda: lines_of(served.pairs(session_id))[-2:] == ["y", "y"])
+        assert not running.done()
+        os.kill(os.getpid(), number)
+        assert await ended(running) == 0
+    events = served.pairs(session_id)
+    assert out("bye") in events
+    assert events[-1] == ("exit", {"code": 0})
+
+
+async def test_what_a_process_left_behind_says_is_published_for_some_seconds(served, session_id):
+    async with piping(served.url, session_id, python(TALKER)) as running:
+        assert await ended(running) == 0
+    events = served.pairs(session_id)
+    assert out("y") in events
+    assert events[-1] == ("exit", {"code": 0})
+
+
 # -- a difficult reader of the echo --------------------------------------------------------
 
 
@@ -421,6 +453,28 @@ async def test_a_signal_after_the_commands_end_gives_up_on_a_server_that_is_away
             os.kill(os.getpid(), signal.SIGINT)
             assert await ended(running) == 1
     assert "1 line of the output could not be published" in capfd.readouterr().err
+
+
+def test_an_echo_that_cannot_be_written_is_said_and_does_not_stop_the_publishing(
+    served, session_id
+):
+    arguments = ["pipe", f"session/{session_id}", "--", "echo", "a"]
+    done = redirected(">/dev/full", *arguments, url=served.url)
+    assert (done.returncode, done.stderr) == (
+        1,
+        "tidegate: the output could not be echoed: No space left on device\n",
+    )
+    assert served.pairs(session_id) == [out("a"), ("exit", {"code": 0})]
+
+
+def test_closed_descriptors_are_not_mistaken_for_others(served, session_id):
+    source = "import sys; print('a'); print('b', file=sys.stderr); print(sys.stdin.read(), end='')"
+    arguments = ["pipe", f"session/{session_id}", "--", *python(source)]
+    done = redirected("<&- >&- 2>&-", *arguments, url=served.url)
+    assert done.returncode == 0
+    events = served.pairs(session_id)
+    assert sorted(map(str, events[:-1])) == sorted(map(str, [out("a"), err("b")]))
+    assert events[-1] == ("exit", {"code": 0})
 
 
 async def test_cancelling_ends_the_commands_group(served, session_id):

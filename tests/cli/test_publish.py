@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.cli.commands import end_of, process, wait_until
+from tests.cli.commands import end_of, process, redirected, wait_until
 from tests.cli.test_session import nowhere
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(180)]
@@ -26,6 +26,67 @@ def test_data_that_is_not_json_is_text_only_if_said_so(cli, served, session_id):
     assert done.returncode == 0
     done = cli("publish", f"session/{session_id}", "note", "--text", "--", "-5", url=served.url)
     assert served.pairs(session_id) == [("note", "hello"), ("note", "-5")]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["t", '"\\ud800"'], "half a surrogate pair"),
+        (["t", '{"a":["\\udfff"]}'], "half a surrogate pair"),
+        (["t", '{"\\ud800":1}'], "half a surrogate pair"),
+        (["t", "--text", "\udcff"], "half a surrogate pair"),
+        (["t", "\udcff"], "DATA is not JSON"),
+        (["\udcff"], "half a surrogate pair"),
+        (["t", "NaN"], "NaN is not JSON"),
+        (["t", "[-Infinity]"], "-Infinity is not JSON"),
+        (["t", "1e400"], "a number is out of range"),
+        (["t", '{"a":-1e999}'], "a number is out of range"),
+        (["t", "9" * 5000], "a number has too many digits"),
+        (["t", "[" * 100_000], "too deep"),
+        (["t", "[" * 100_000 + "]" * 100_000], "too deep"),
+    ],
+)
+def test_what_cannot_be_sent_is_a_wrong_command_line(cli, arguments, words):
+    done = cli("publish", "session/a", *arguments, url="http://127.0.0.1:1")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert words in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("option", ["--stdin", "--ndjson"])
+def test_a_standard_input_that_is_closed_is_one_sentence(option):
+    done = redirected("<&-", "publish", "session/a", option, url="http://127.0.0.1:1")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("tidegate: standard input is closed")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_standard_input_that_cannot_be_read_is_one_sentence(served, session_id):
+    arguments = ["publish", f"session/{session_id}", "--stdin"]
+    done = redirected("0>/dev/null", *arguments, url=served.url)
+    assert done.returncode == 1
+    assert done.stderr == (
+        "tidegate: standard input cannot be read: Bad file descriptor; nothing was published\n"
+    )
+
+
+def test_an_id_that_cannot_be_written_is_one_sentence(served, session_id):
+    arguments = ["publish", f"session/{session_id}", "t"]
+    done = redirected(">/dev/full", *arguments, url=served.url)
+    assert (done.returncode, done.stderr) == (
+        1,
+        "tidegate: stdout cannot be written: No space left on device\n",
+    )
+    assert served.pairs(session_id) == [("t", None)]
+
+
+def test_a_closed_stdout_or_a_full_stderr_changes_nothing(served, session_id):
+    arguments = ["publish", f"session/{session_id}"]
+    done = redirected(">&-", *arguments, "t", url=served.url)
+    assert (done.returncode, done.stderr) == (0, "")
+    # It has something to say there: that the line was plain.
+    done = redirected("2>/dev/full", *arguments, "--stdin", url=served.url, stdin=b"a\n")
+    assert (done.returncode, done.stdout) == (0, "2\n")
 
 
 def test_a_type_that_the_server_refuses_comes_back_with_its_sentence(cli, served, session_id):
@@ -102,12 +163,33 @@ def test_large_lines_go_in_requests_that_the_server_takes(cli, served, session_i
 def test_a_malformed_line_is_named_and_nothing_is_lost_silently(cli, served, session_id):
     lines = b'{"type":"a"}\n\n{"type":"b"}\nnope\n{"type":"c"}\n'
     done = cli("publish", f"session/{session_id}", "--ndjson", stdin=lines, url=served.url)
-    assert (done.returncode, done.stdout) == (1, "")
+    assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("tidegate: line 4 is not JSON: ")
     assert done.stderr.endswith(
         "; before it 2 events were published, up to id 2; nothing after it\n"
     )
     assert served.pairs(session_id) == [("a", None), ("b", None)]
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (b'{"type":"x","data":"\\ud800"}', "line 3 has half a surrogate pair in it"),
+        (b'{"type":"x","meta":{"\\udc00":1}}', "line 3 has half a surrogate pair in it"),
+        (b'{"type":"\\ud83d"}', "line 3 has half a surrogate pair in it"),
+        (b'{"type":"x","data":1e400}', "line 3 is not JSON: a number is out of range"),
+    ],
+)
+def test_a_line_that_cannot_be_sent_is_named_or_is_text(cli, served, session_id, line, words):
+    lines = b'{"type":"a"}\n{"type":"b"}\n' + line + b'\n{"type":"c"}\n'
+    arguments = ["publish", f"session/{session_id}"]
+    done = cli(*arguments, "--ndjson", stdin=lines, url=served.url)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert words in done.stderr
+    assert done.stderr.endswith("2 events were published, up to id 2; nothing after it\n")
+    done = cli(*arguments, "--stdin", stdin=lines, url=served.url)
+    assert (done.returncode, done.stdout) == (0, "6\n")
+    assert served.pairs(session_id)[4] == ("message", line.decode())
 
 
 def test_a_line_that_the_server_refuses_is_found_in_its_batch(cli, served, session_id):
@@ -123,7 +205,7 @@ def test_a_line_that_the_server_refuses_is_found_in_its_batch(cli, served, sessi
 
 def test_a_first_line_that_is_wrong_says_that_nothing_was_published(cli, served, session_id):
     done = cli("publish", f"session/{session_id}", "--ndjson", stdin=b"[]\n", url=served.url)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert done.stderr == "tidegate: line 1 is not a JSON object; nothing was published\n"
 
 

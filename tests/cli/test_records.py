@@ -2,11 +2,12 @@
 
 import json
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.cli.records import BadRecord, RecordReader, event_of
+from tidegate.cli.records import BadRecord, RecordReader, event_of, parse_json, unsendable
 
 
 def read(data, **options):
@@ -46,6 +47,9 @@ def test_an_object_with_a_type_is_an_event():
         '["type"]',
         "{",
         '{"type":"x","data":NaN}',
+        '{"type":"x","data":1e400}',
+        '{"type":"x","data":"\\ud800"}',
+        '{"type":"\\udfff"}',
         '{"type":"x","data":' + "[" * 100_000 + "]" * 100_000 + "}",
     ],
 )
@@ -84,6 +88,12 @@ def test_ndjson_passes_over_empty_lines_but_counts_them():
             "line 1 has a field 'b\\xf6se'; an event has type, data and meta",
         ),
         (b'{"type":"x","data":Infinity}', "line 1 is not JSON: Infinity is not JSON"),
+        (b'{"type":"x","data":-1e400}', "line 1 is not JSON: a number is out of range"),
+        (b'{"type":"x","data":' + b"1" * 5000, "line 1 is not JSON: a number has too many digits"),
+        (
+            b'{"type":"x","data":"\\ud83d"}',
+            "line 1 has half a surrogate pair in it, which is no text",
+        ),
         (b'{"type":"x","data":' + b"[" * 100_000, "line 1 is not JSON: too deep"),
     ],
 )
@@ -130,3 +140,19 @@ def test_every_line_of_text_survives_the_way_through_json(text):
     events, _ = read(raw + b"\n")
     if events[0]["type"] == "message" and isinstance(events[0].get("data"), str):
         assert json.loads(json.dumps(events[0]["data"])) == text
+
+
+@given(
+    st.recursive(
+        st.none() | st.floats() | st.integers() | st.text(st.characters(exclude_categories=())),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+        max_leaves=6,
+    )
+)
+def test_what_is_not_refused_can_be_sent_and_is_the_same(value):
+    try:
+        read_value = parse_json(json.dumps(value))
+    except ValueError:
+        return
+    if unsendable(read_value) is None:
+        assert msgspec.json.decode(msgspec.json.encode(read_value)) == value

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from tests.cli.commands import end_of, process, wait_until
+from tests.cli.commands import end_of, process, redirected, wait_until
 from tests.servers import serve_app
 from tidegate.server import ServerSettings, create_app
 
@@ -130,6 +130,58 @@ def test_a_reader_that_goes_away_ends_it_at_once_and_without_a_word(served, sess
         following(served, session_id)
         run.stdout.close()
         assert end_of(run) == (141, "")
+
+
+def test_an_event_that_cannot_be_written_is_one_sentence(served, session_id):
+    served.publish(session_id, ("n", 0))
+    arguments = ["tail", f"session/{session_id}", "--from-start", "-n1"]
+    done = redirected(">/dev/full", *arguments, url=served.url)
+    assert (done.returncode, done.stderr) == (
+        1,
+        "tidegate: stdout cannot be written: No space left on device\n",
+    )
+    done = redirected(">&-", *arguments, url=served.url)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+HOSTILE = "\x1b]0;pwned\x07\x1b[2J\u202e\x9b\nx"
+
+
+async def hostile_app(scope, receive, send):
+    """Says no, or sends frames, with words that would command a terminal."""
+    if scope["type"] != "http":
+        return
+    body = json.dumps({"error": HOSTILE, "code": HOSTILE}).encode()
+    status, kind = 403, b"application/json"
+    if scope["path"] == "/session/frames/events":
+        data = json.dumps({"type": "note", "data": HOSTILE, "id": 1, "v": 1, "meta": {}})
+        control = json.dumps({"type": "odd", "data": HOSTILE, "v": 1, "meta": {}})
+        body = f"event: odd\ndata: {control}\n\nid: 1\nevent: note\ndata: {data}\n\n".encode()
+        status, kind = 200, b"text/event-stream"
+    headers = [(b"content-type", kind)]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [
+        (["tail", "session/a"], 1),
+        (["tail", "session/a", "--create"], 1),
+        (["tail", "session/frames", "--from-start", "-n1"], 0),
+        (["tail", "session/frames", "--from-start", "-n1", "--json"], 0),
+        (["publish", "session/a", "t"], 1),
+        (["publish", "session/a", "--stdin"], 1),
+        (["pipe", "session/a", "--patience", "0", "--", "true"], 1),
+    ],
+)
+def test_a_server_cannot_command_the_terminal(cli, arguments, status):
+    with serve_app(hostile_app) as url:
+        done = cli(*arguments, url=url, stdin=b"a\n")
+    assert done.returncode == status
+    assert "pwned" in done.stdout + done.stderr
+    for line in (done.stdout + done.stderr).splitlines():
+        assert line.isprintable()
 
 
 def test_colour_only_where_it_is_wanted(cli, served, session_id):

@@ -78,6 +78,18 @@ def test_the_line_is_printed_and_what_one_client_does_is_no_news():
         assert [line for line in others if "signal 15" not in line] == []
 
 
+def test_a_line_that_cannot_be_said_ends_it_in_good_order(caplog):
+    class Unsayable(Exception):
+        pass
+
+    def announce(line):
+        raise Unsayable(line)
+
+    with pytest.raises(Unsayable, match="Tidegate serves"):
+        serve(ServerSettings(port=0), announce=announce)
+    assert caplog.records == []
+
+
 def test_streams_get_their_farewell():
     streams = []
 

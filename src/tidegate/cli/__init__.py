@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import NoReturn
 
+from tidegate.cli.streams import mend_streams
 from tidegate.errors import MissingExtra
 
 __all__ = ["main"]
@@ -15,9 +16,18 @@ _OF_THE_EXTRA = {"typer", "rich", "httpx"}
 def main() -> None:
     """Run the command line of ``sys.argv`` and exit with its status.
 
-    What can go wrong ends as one sentence on stderr: status 2 if the command line is wrong,
-    1 if something else is, 130 after Ctrl-C.
+    What can go wrong ends as one sentence on stderr: status 2 if the command line or a line of
+    input is wrong, 1 if something else is, 130 after Ctrl-C.
     """
+    try:
+        mend_streams()
+        status = _run()
+    except KeyboardInterrupt:  # while the packages are imported
+        status = 130
+    sys.exit(status)
+
+
+def _run() -> int:
     try:
         from tidegate.cli.app import run  # noqa: PLC0415 - its packages are an extra
     except MissingExtra as error:
@@ -27,7 +37,7 @@ def main() -> None:
         if package not in _OF_THE_EXTRA:
             raise
         _name_the_extra(package)
-    sys.exit(run())
+    return run()
 
 
 def _name_the_extra(package: str) -> NoReturn:

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tidegate.cli import pipe, publish, serve, tail
-from tidegate.cli.console import BROKEN_PIPE, CommandFailed, complain, flush_stdout
+from tidegate.cli.console import (
+    BROKEN_PIPE,
+    CommandFailed,
+    ReaderGone,
+    complain,
+    flush_streams,
+)
 from tidegate.errors import TidegateError
 
 if TYPE_CHECKING:
@@ -69,7 +75,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except TidegateError as error:
         complain(str(error))
         status = 1
-    except BrokenPipeError:
+    except (ReaderGone, BrokenPipeError):
         status = BROKEN_PIPE
     except (KeyboardInterrupt, typer.Abort):
         status = 130
@@ -77,4 +83,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
         where = error.ctx.command_path if getattr(error, "ctx", None) else "tidegate"
         complain(f"{' '.join(error.format_message().split())} (see: {where} --help)")
         status = error.exit_code
-    return status if flush_stdout() else BROKEN_PIPE
+    except OSError as error:
+        # A full disk, too many open files: nothing that a traceback would explain better.
+        where = "" if error.filename is None else f"{error.filename!a}: "
+        complain(f"{where}{error.strerror or error}")
+        status = 1
+    return flush_streams(status)

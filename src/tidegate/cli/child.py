@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import os
 import signal
+import struct
 import subprocess
+import termios
 from typing import TYPE_CHECKING, Self, cast
 
 if TYPE_CHECKING:
@@ -45,6 +48,7 @@ class Child:
         self._open = {1, 2}
         self._paused = False
         self._read = 0
+        self._owed = {1: 0, 2: 0}
         self._exited = asyncio.Event()
         self._changed = asyncio.Event()
 
@@ -113,25 +117,48 @@ class Child:
         await self._exited.wait()
         return cast("int", self._started().get_returncode())
 
-    async def drain(self, patience: float) -> bool:
+    async def drain(self, patience: float, grace: float) -> bool:
         """After `wait`: go on reading until the output has ended.
 
-        A process that the command left behind may hold its pipes open. When nothing came for
-        ``patience`` seconds in which the output was read, the rest is given up.
+        A process that the command left behind may hold its pipes open. All that the command
+        itself wrote is read, however long the output is held back. The rest is given up when
+        nothing came for ``patience`` seconds in which the output was read, and after ``grace``
+        seconds in any case. May be cancelled and repeated.
 
         Returns:
             Whether the output has ended.
         """
+        clock = asyncio.get_running_loop().time
+        end = clock() + grace
+        # What is in the pipes now holds all that is left of the command's own.
+        self._owed = {number: self._unread(number) for number in (1, 2)}
         while self._open:
+            left = end - clock()
+            owing = any(self._owed[number] > 0 for number in self._open)
+            held = owing and self._paused
+            if not owing and left <= 0:
+                return False
             before = self._read
             self._changed.clear()
             try:
-                async with asyncio.timeout(None if self._paused else patience):
+                async with asyncio.timeout(
+                    None if held else patience if owing else min(patience, left)
+                ):
                     await self._changed.wait()
             except TimeoutError:
-                if self._read == before:
+                if self._read == before and not self._paused:
                     return False
+            if held:
+                end = clock() + grace
         return True
+
+    def _unread(self, number: int) -> int:
+        pipe = self._started().get_pipe_transport(number)
+        file = None if pipe is None else pipe.get_extra_info("pipe")
+        if file is None or file.closed:
+            return 0
+        (count,) = struct.unpack("i", fcntl.ioctl(file, termios.FIONREAD, bytes(4)))
+        return cast("int", count)
 
     def _set_paused(self, paused: bool) -> None:
         if self._paused == paused:
@@ -150,6 +177,7 @@ class Child:
 
     def _took(self, number: int, data: bytes) -> None:
         self._read += len(data)
+        self._owed[number] -= len(data)
         self._on_output(number, data)
 
     def _ended(self, number: int) -> None:

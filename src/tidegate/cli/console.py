@@ -12,19 +12,23 @@ from typing import TYPE_CHECKING, Final, TextIO
 
 from rich.console import Console
 
+from tidegate.cli.render import printable
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = [
     "BROKEN_PIPE",
     "CommandFailed",
+    "ReaderGone",
     "bold",
     "complain",
     "dim",
-    "flush_stdout",
+    "flush_streams",
     "say",
     "styled",
     "when_stdout_is_gone",
+    "write_line",
 ]
 
 BROKEN_PIPE: Final = 128 + signal.SIGPIPE
@@ -43,16 +47,40 @@ class CommandFailed(Exception):
         self.exit_code = exit_code
 
 
+class ReaderGone(Exception):
+    """Nobody reads stdout any more; that is said by the exit status alone."""
+
+
 def complain(message: str) -> None:
-    """Print a sentence about something that is wrong."""
+    """Print a sentence about something that is wrong, as `say` does."""
     say(f"tidegate: {message}")
 
 
-def say(message: str) -> None:
-    """Print a line on stderr; a stderr that nobody reads any more is no error."""
-    with contextlib.suppress(BrokenPipeError):
-        sys.stderr.write(message + "\n")
+def say(message: str, *, dimmed: bool = False) -> None:
+    """Print a line on stderr; one that cannot be written is no error.
+
+    Whatever is in the message, others' words too: it stays one line, and what does not print is
+    escaped, so that nothing in it can command a terminal.
+    """
+    with contextlib.suppress(OSError):
+        sys.stderr.write(dim(printable(message), dimmed) + "\n")
         sys.stderr.flush()
+
+
+def write_line(line: str) -> None:
+    """Print a line of results on stdout, at once.
+
+    Raises:
+        ReaderGone: nobody reads it any more.
+        CommandFailed: it cannot be written, as on a full disk.
+    """
+    try:
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise ReaderGone from None
+    except OSError as error:
+        raise CommandFailed(_not_written(error)) from None
 
 
 def styled(stream: TextIO) -> bool:
@@ -74,17 +102,37 @@ def bold(text: str, on: bool) -> str:
     return f"\x1b[1m{text}\x1b[0m" if on else text
 
 
-def flush_stdout() -> bool:
-    """Flush stdout; return false if its reader is gone, and let nothing more be written there."""
+def flush_streams(status: int) -> int:
+    """Flush stdout and stderr at a command's end, and return the status to exit with.
+
+    Args:
+        status: what the command ended with. It becomes 1, and a sentence says why, if results
+            cannot be written, and `BROKEN_PIPE` if nobody reads them; stderr changes nothing.
+    """
+    problem = _flush(sys.stdout)
+    if isinstance(problem, BrokenPipeError):
+        status = BROKEN_PIPE
+    elif problem is not None and status == 0:
+        complain(_not_written(problem))
+        status = 1
+    _flush(sys.stderr)
+    return status
+
+
+def _flush(stream: TextIO) -> OSError | None:
     try:
-        sys.stdout.flush()
-    except BrokenPipeError:
+        stream.flush()
+    except OSError as error:
         # The interpreter flushes once more at its end, and would complain then.
         null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, sys.stdout.fileno())
+        os.dup2(null, stream.fileno())
         os.close(null)
-        return False
-    return True
+        return error
+    return None
+
+
+def _not_written(error: OSError) -> str:
+    return f"stdout cannot be written: {error.strerror or error}"
 
 
 @contextlib.contextmanager

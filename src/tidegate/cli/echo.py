@@ -20,9 +20,10 @@ _MAX_WAITING_BYTES = 256 * 1024
 class Echo:
     """A thread that writes what it is given, in order; made within a running event loop.
 
-    A descriptor whose other end is gone is written to no more; that is no error, as with
-    ``tee``. Everything but the thread belongs to one event loop. The thread is a daemon: a
-    reader that has stopped for good cannot keep the process alive.
+    A descriptor that cannot be written is written to no more. That its other end is gone is no
+    error, as with ``tee``; anything else is the ``problem``. Everything but the thread belongs to
+    one event loop. The thread is a daemon: a reader that has stopped for good cannot keep the
+    process alive.
 
     Args:
         on_room: called when ``full`` may have become false.
@@ -41,6 +42,7 @@ class Echo:
         self._descriptors: dict[int, int] = {1: descriptors[0], 2: descriptors[1]}
         self._max_bytes = max_bytes
         self._waiting = 0
+        self._problem: OSError | None = None
         self._idle = asyncio.Event()
         self._idle.set()
         self._loop = asyncio.get_running_loop()
@@ -53,6 +55,11 @@ class Echo:
     def full(self) -> bool:
         """Whether the source should be stopped for now."""
         return self._waiting >= self._max_bytes
+
+    @property
+    def problem(self) -> OSError | None:
+        """Why something could not be written, as on a full disk; known after `drain`."""
+        return self._problem
 
     def write(self, number: int, data: bytes) -> None:
         """Hand over what came from descriptor 1 or 2 of the command; never blocks."""
@@ -77,8 +84,10 @@ class Echo:
         while (item := self._work.get()) is not None:
             number, data = item
             descriptor = self._descriptors.get(number)
-            if descriptor is not None and not _write_all(descriptor, data):
+            if descriptor is not None and (failure := _write_all(descriptor, data)) is not None:
                 del self._descriptors[number]
+                if not isinstance(failure, BrokenPipeError):
+                    self._problem = failure
             try:
                 self._loop.call_soon_threadsafe(self._wrote, len(data))
             except RuntimeError:
@@ -91,7 +100,7 @@ class Echo:
         self._on_room()
 
 
-def _write_all(descriptor: int, data: bytes) -> bool:
+def _write_all(descriptor: int, data: bytes) -> OSError | None:
     view = memoryview(data)
     while view:
         try:
@@ -99,6 +108,6 @@ def _write_all(descriptor: int, data: bytes) -> bool:
         except BlockingIOError:
             # Somebody who shares the descriptor made it non-blocking, as some terminals' users do.
             select.select([], [descriptor], [])
-        except OSError:
-            return False
-    return True
+        except OSError as error:
+            return error
+    return None

@@ -26,15 +26,16 @@ from tidegate.cli.output_queue import OutputQueue
 from tidegate.cli.session import SessionDoor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Coroutine, Iterator, Sequence
 
 __all__ = ["PipeSettings", "exit_data", "exit_status", "pipe", "run_pipe"]
 
 _STREAMS = {1: "stdout", 2: "stderr"}
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
-# How long a process that the command left behind may hold its output open in silence.
-_LEFT_BEHIND = 2.0
+# How long a process that the command left behind may hold its output open: in silence, and at all.
+_SILENT_SECONDS = 2.0
+_GRACE_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +98,12 @@ def pipe(
     the server is not there at the start, it is not run.
 
     The command runs in a process group of its own, without a terminal to read from; SIGINT,
-    SIGTERM, SIGHUP and SIGQUIT go on to that group. The exit status is the command's, 128 + N
-    after signal N, 127 if it is not found, 126 if it cannot be executed, and 1 instead of 0 if
-    lines could not be published.
+    SIGTERM, SIGHUP and SIGQUIT go on to that group. What it leaves behind may write for 5 seconds
+    more, or until it was silent for 2, or until one of these signals.
+
+    The exit status is the command's, 128 + N after signal N, 127 if it is not found, 126 if it
+    cannot be executed, and 1 instead of 0 if lines could not be published, or not echoed for
+    another reason than that nobody reads them.
     """
     settings = PipeSettings(base_url(url), session_id(target), command, token, patience, quiet)
     raise typer.Exit(asyncio.run(run_pipe(settings)))
@@ -153,7 +157,8 @@ class _Run:
                     for number, splitter in self._splitters.items():
                         self._publish(number, splitter.close())
                     self._feed.finish(last)
-                await self._last_echo()
+                if self._echo is not None:
+                    await self._unless_interrupted(self._echo.drain())
         finally:
             if self._echo is not None:
                 self._echo.close()
@@ -167,7 +172,7 @@ class _Run:
                 self._running = True
                 self._regulate()
                 code = await child.wait()
-                await child.drain(_LEFT_BEHIND)
+                await self._unless_interrupted(child.drain(_SILENT_SECONDS, _GRACE_SECONDS))
                 self._running = False
         except FileNotFoundError:
             return self._not_started(127, f"there is no command {name}")
@@ -225,19 +230,17 @@ class _Run:
             self._interrupted.set()
             self._feed.abandon()
 
-    async def _last_echo(self) -> None:
-        """Wait until the echo is written, or a signal says that nobody waits for it."""
-        if self._echo is None:
-            return
-        waits = [
-            asyncio.create_task(self._echo.drain()),
-            asyncio.create_task(self._interrupted.wait()),
-        ]
+    async def _unless_interrupted(self, work: Coroutine[Any, Any, object]) -> None:
+        """Wait for the end of ``work``, or for a signal that says that nobody waits for it."""
+        working = asyncio.create_task(work)
+        interrupted = asyncio.create_task(self._interrupted.wait())
         try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([working, interrupted], return_when=asyncio.FIRST_COMPLETED)
+            if working.done():
+                working.result()
         finally:
-            for task in waits:
-                task.cancel()
+            working.cancel()
+            interrupted.cancel()
 
     def _report(self, status: int, *, complete: bool) -> int:
         lost = self._queue.lost
@@ -246,7 +249,10 @@ class _Run:
             complain(f"{lines} of the output could not be published")
         if not complete:
             complain("the command's exit status could not be published")
-        return status or int(bool(lost) or not complete)
+        unwritten = None if self._echo is None else self._echo.problem
+        if unwritten is not None:
+            complain(f"the output could not be echoed: {unwritten.strerror}")
+        return status or int(bool(lost) or not complete or unwritten is not None)
 
 
 def exit_data(code: int) -> dict[str, Any]:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidegate.cli.console import CommandFailed, say
+from tidegate.cli.console import CommandFailed, say, write_line
 from tidegate.cli.delivery import Away, Refused
 from tidegate.cli.options import DEFAULT_URL, Target, Token, Url, base_url, session_id
-from tidegate.cli.records import RecordReader
+from tidegate.cli.records import RecordReader, parse_json, unsendable
 from tidegate.cli.session import SessionDoor
 from tidegate.cli.stdin import Readable
 
@@ -71,7 +71,7 @@ def publish(
     With --stdin, a line that is a JSON object with a string "type" and beside it "data" and "meta"
     only is that event. Any other line becomes an event of type "message" with the line's text as
     its data; how many did is said at the end, on stderr. With --ndjson such a line is an error
-    instead, empty lines aside: what stands before it is published, nothing after it.
+    instead, with status 2, empty lines aside: what stands before it is published, nothing after it.
 
     Lines are published as they come, those that have come together in one request.
     """
@@ -86,16 +86,19 @@ def publish(
     if stdin or ndjson:
         if type_ is not None:
             raise CommandFailed("with --stdin or --ndjson there is no TYPE and no DATA", 2)
-        last = asyncio.run(publish_input(door, Readable(sys.stdin.fileno()), ndjson=ndjson))
+        last = asyncio.run(publish_input(door, Readable(_stdin()), ndjson=ndjson))
     elif type_ is None:
         raise CommandFailed("name the event's TYPE, or give --stdin", 2)
     else:
         event: dict[str, Any] = {"type": type_}
         if data is not None:
             event["data"] = data if text else _json(data)
+        problem = unsendable(event)
+        if problem is not None:
+            raise CommandFailed(f"the event {problem}", 2)
         last = asyncio.run(publish_one(door, event))
     if last is not None:
-        typer.echo(json.dumps({"lastEventId": last}) if as_json else str(last))
+        write_line(json.dumps({"lastEventId": last}) if as_json else str(last))
 
 
 async def publish_one(door: SessionDoor, event: dict[str, Any]) -> int:
@@ -118,13 +121,13 @@ async def publish_input(door: SessionDoor, source: Readable, *, ndjson: bool) ->
         The id of the last event; ``None`` if there was none.
 
     Raises:
-        CommandFailed: a line is no event, or the server did not take one. The message names the
-            line, and says how many were published before it.
+        CommandFailed: a line is no event, or the server did not take one, or the input cannot be
+            read. The message names the line, and says how many were published before it.
     """
     reader = RecordReader(ndjson=ndjson)
     sent = _Sent()
     async with door:
-        while chunk := await source.read():
+        while chunk := await _read(source, sent):
             await _publish_records(door, *reader.feed(chunk), sent)
         await _publish_records(door, *reader.close(), sent)
     if sent.plain:
@@ -147,6 +150,14 @@ class _Sent:
         return f"before it {events} published, up to id {self.last}; nothing after it"
 
 
+async def _read(source: Readable, sent: _Sent) -> bytes:
+    try:
+        return await source.read()
+    except OSError as error:
+        problem = f"standard input cannot be read: {error.strerror}"
+        raise CommandFailed(f"{problem}; {sent.so_far()}") from None
+
+
 async def _publish_records(
     door: SessionDoor, records: list[Record], problem: BadRecord | None, sent: _Sent
 ) -> None:
@@ -159,7 +170,7 @@ async def _publish_records(
             # A batch is refused as a whole, so one by one shows which line it was.
             await _send_singly(door, batch, sent)
     if problem is not None:
-        raise CommandFailed(f"{problem}; {sent.so_far()}")
+        raise CommandFailed(f"{problem}; {sent.so_far()}", 2)
 
 
 async def _send_singly(door: SessionDoor, batch: list[Record], sent: _Sent) -> None:
@@ -196,10 +207,18 @@ def _batches(records: list[Record]) -> Iterator[list[Record]]:
         yield batch
 
 
+def _stdin() -> int:
+    if sys.stdin is None:
+        raise CommandFailed("standard input is closed, so there is nothing to publish", 2)
+    return sys.stdin.fileno()
+
+
 def _json(text: str) -> Any:
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
+        return parse_json(text)
+    except ValueError as error:
         raise CommandFailed(
-            "DATA is not JSON; a string is written '\"like this\"', or as it stands after --text", 2
+            f"DATA is not JSON ({error}); a string is written '\"like this\"', "
+            "or as it stands after --text",
+            2,
         ) from None

@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["MAX_RECORD_BYTES", "BadRecord", "Record", "RecordReader", "event_of"]
+import msgspec
+
+__all__ = [
+    "MAX_RECORD_BYTES",
+    "BadRecord",
+    "Record",
+    "RecordReader",
+    "event_of",
+    "parse_json",
+    "unsendable",
+]
 
 MAX_RECORD_BYTES = 512 * 1024
 """The longest line of input. A server takes at most 1 MiB in a request."""
@@ -121,10 +132,39 @@ def event_of(text: str) -> dict[str, Any] | None:
     if not text.lstrip().startswith("{"):
         return None
     try:
-        value = _parse(text)
+        value = parse_json(text)
     except ValueError:
         return None
     return value if _problem_of(value) is None else None
+
+
+def parse_json(text: str) -> Any:
+    """Read JSON as a server would: without Python's NaN and Infinity, and within its bounds.
+
+    Raises:
+        ValueError: it is none, or too deep, or a number in it is out of range.
+    """
+    try:
+        return json.loads(
+            text, parse_constant=_refuse_constant, parse_float=_finite, parse_int=_bounded
+        )
+    except RecursionError:
+        raise ValueError("too deep") from None
+
+
+def unsendable(event: object) -> str | None:
+    """Tell why a value of `parse_json`, or one with a user's words in it, cannot be sent.
+
+    Returns:
+        What is wrong with it, to be said after its name; ``None`` if nothing is.
+    """
+    try:
+        msgspec.json.encode(event)
+    except UnicodeEncodeError:
+        return "has half a surrogate pair in it, which is no text"
+    except RecursionError:
+        return "is too deep"
+    return None
 
 
 def _strict_event(number: int, line: bytes) -> dict[str, Any]:
@@ -133,7 +173,7 @@ def _strict_event(number: int, line: bytes) -> dict[str, Any]:
     except UnicodeDecodeError:
         raise BadRecord(number, "is not UTF-8") from None
     try:
-        value = _parse(text)
+        value = parse_json(text)
     except ValueError as error:
         raise BadRecord(number, f"is not JSON: {error}") from None
     problem = _problem_of(value)
@@ -151,16 +191,22 @@ def _problem_of(value: object) -> str | None:
     unknown = sorted(value.keys() - _FIELDS)
     if unknown:
         return f"has a field {unknown[0]!a}; an event has type, data and meta"
-    return None
-
-
-def _parse(text: str) -> Any:
-    try:
-        # NaN and Infinity are Python's, not JSON's: no server would take them.
-        return json.loads(text, parse_constant=_refuse_constant)
-    except RecursionError:
-        raise ValueError("too deep") from None
+    return unsendable(value)
 
 
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError("a number is out of range")
+    return value
+
+
+def _bounded(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError("a number has too many digits") from None

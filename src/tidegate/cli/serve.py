@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from tidegate.errors import MissingExtra
+from tidegate.cli.console import CommandFailed, write_line
+from tidegate.errors import MissingExtra, ServeError
 
 __all__ = ["serve"]
 
@@ -25,7 +26,7 @@ def serve(
     event_ring_size: Annotated[
         int,
         typer.Option(
-            min=0, max=1_000_000, metavar="N", help="Events of a session kept for replay."
+            min=0, metavar="N", help="Events of a session kept for replay; at most 1,000,000."
         ),
     ] = 8000,
     token: Annotated[
@@ -62,14 +63,18 @@ def serve(
         if name not in _OF_THE_EXTRA:
             raise
         raise MissingExtra(name, "server") from None
-    settings = server.ServerSettings(
-        host=host,
-        port=port,
-        event_ring_size=event_ring_size,
-        token=token,
-        dev=dev,
-        allow_origins=tuple(allow_origin or ()),
-    )
+    # Before the settings, which may have something to say as well.
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s")
     logging.getLogger("tidegate").setLevel(logging.INFO)
-    raise typer.Exit(server.serve(settings))
+    try:
+        settings = server.ServerSettings(
+            host=host,
+            port=port,
+            event_ring_size=event_ring_size,
+            token=token,
+            dev=dev,
+            allow_origins=tuple(allow_origin or ()),
+        )
+    except ServeError as error:
+        raise CommandFailed(str(error), 2) from None
+    raise typer.Exit(server.serve(settings, announce=write_line))

@@ -17,6 +17,7 @@ from tidegate.cli.console import (
     say,
     styled,
     when_stdout_is_gone,
+    write_line,
 )
 from tidegate.cli.delivery import Away, Refused
 from tidegate.cli.options import DEFAULT_URL, Target, Token, Url, base_url, session_id
@@ -107,8 +108,10 @@ async def run_tail(settings: TailSettings) -> int:
     """Print events until the session or the count ends; return the exit status.
 
     Raises:
-        CommandFailed: the token or the cursor is none, or the session could not be made.
+        CommandFailed: the token or the cursor is none, the session could not be made, or stdout
+            cannot be written.
         ClientError: the server refused the stream, or it is none.
+        ReaderGone: an event was to be printed, and nobody reads stdout any more.
     """
     if settings.create:
         door = SessionDoor(settings.url, settings.session_id, token=settings.token)
@@ -166,8 +169,7 @@ class _Printer:
             number = dim(f"{event.id:>6} {clock_of(event.meta)}", self._styled)
             kind = bold(printable(event.type), self._styled)
             line = f"{number} {kind} {compact(event.data)}"
-        sys.stdout.write(line + "\n")
-        sys.stdout.flush()
+        write_line(line)
 
     def control(self, event: StreamEvent) -> None:
         self._aside(f"{printable(event.type)} {compact(event.data)}")
@@ -177,4 +179,4 @@ class _Printer:
             self._aside(f"back in {state.delay:.1f} s: {printable(state.cause)}")
 
     def _aside(self, text: str) -> None:
-        say(dim(f"     · {text}", self._styled_err))
+        say(f"     · {text}", dimmed=self._styled_err)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import logging
 import signal
@@ -39,7 +40,8 @@ def serve(settings: ServerSettings, *, announce: Callable[[str], object] | None 
 
     Args:
         settings: what to serve, and where.
-        announce: takes the line that says where; by default it is printed.
+        announce: takes the line that says where; by default it is printed. What it raises ends
+            the server, in good order, and is raised then.
 
     Returns:
         The exit code of the process: 0 after a signal was obeyed, 3 if the application did
@@ -75,6 +77,8 @@ def serve(settings: ServerSettings, *, announce: Callable[[str], object] | None 
         except SystemExit:
             # uvicorn's word for a lifespan that did not start; older ones just return.
             _log.debug("uvicorn did not start", exc_info=True)
+    if server.failure is not None:
+        raise server.failure
     return 0 if server.started else _NOT_STARTED
 
 
@@ -84,11 +88,18 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, on_started: Callable[[], object]) -> None:
         super().__init__(config)
         self._on_started = on_started
+        self.failure: Exception | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        if self.started:
+        if not self.started:
+            return
+        try:
             self._on_started()
+        except Exception as error:  # noqa: BLE001 - `serve` raises it
+            self.failure = error
+            # Not at once: uvicorn would not end the application's lifespan.
+            asyncio.get_running_loop().call_soon(setattr, self, "should_exit", True)
 
 
 @contextmanager
