@@ -38,7 +38,7 @@ CASES = [
     ),
     (
         errors.InvalidSessionId("a b\n"),
-        r"a session id is 1 to 128 of A-Z a-z 0-9 . _ ~ -, not 'a b\n'",
+        r"a session id is 1 to 128 of A-Z a-z 0-9 . _ ~ -, not . or .., and not 'a b\n'",
         {"session_id": "a b\n"},
     ),
     (

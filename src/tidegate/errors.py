@@ -10,7 +10,7 @@
     ├── SubscriberLimitExceeded             a channel has as many subscribers as it may have
     ├── ConcurrentConsumers (RuntimeError)  two tasks wait for the same subscription
     ├── SessionError
-    │   ├── InvalidSessionId (ValueError)   not 1 to 128 of A-Z a-z 0-9 . _ ~ -
+    │   ├── InvalidSessionId (ValueError)   not 1 to 128 of A-Z a-z 0-9 . _ ~ -, or . or ..
     │   ├── SessionNotFound (LookupError)   no session of that name lives here
     │   ├── SessionLimitExceeded            as many sessions as there may be
     │   ├── RunCancelled                    a run ended before its generator did
@@ -147,7 +147,7 @@ class InvalidSessionId(SessionError, ValueError):
         shown = ascii(self.session_id)
         if len(shown) > 80:
             shown = shown[:77] + "..."
-        return f"a session id is 1 to 128 of A-Z a-z 0-9 . _ ~ -, not {shown}"
+        return f"a session id is 1 to 128 of A-Z a-z 0-9 . _ ~ -, not . or .., and not {shown}"
 
 
 class SessionNotFound(SessionError, LookupError):

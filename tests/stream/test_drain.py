@@ -85,7 +85,7 @@ async def test_a_drain_is_bounded_even_if_a_stream_never_ends(caplog, monkeypatc
     drain = Drain(farewell_seconds=0.02)
     Stream(drain, ends_at="never")
     await drain.drain()
-    assert "1 streams did not end in time" in caplog.text
+    assert "streams that did not end in time: 1" in caplog.text
 
 
 async def test_the_ends_are_spread_over_the_time_given():

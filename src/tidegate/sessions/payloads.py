@@ -91,12 +91,14 @@ def parse_publish(body: bytes) -> list[PublishItem]:
         if item.type in RESERVED_TYPES:
             raise BadInput("reserved_event_type", f"{item.type} is a name of the server's own")
         if not is_event_type(item.type):
-            raise BadInput(
-                "invalid_event_type",
-                "an event type is 1 to 128 of A-Z a-z 0-9 . _ : -, not open or error, "
-                f"and not {_shown(item.type)}",
-            )
+            raise BadInput("invalid_event_type", _why_no_type(item.type))
     return items
+
+
+def _why_no_type(given: str) -> str:
+    if given in {"open", "error"}:
+        return f"{given} is an event of the browser's EventSource itself; choose another type"
+    return f"an event type is 1 to 128 of A-Z a-z 0-9 . _ : -, which {_shown(given)} is not"
 
 
 def _check_depth(items: list[PublishItem]) -> None:

@@ -17,8 +17,13 @@ _SESSION_ID = re.compile(r"[A-Za-z0-9._~-]{1,128}", re.ASCII)
 
 
 def is_session_id(value: object) -> bool:
-    """Tell whether ``value`` is a session id: 1 to 128 of ``A-Z a-z 0-9 . _ ~ -``."""
-    return isinstance(value, str) and _SESSION_ID.fullmatch(value) is not None
+    """Tell whether ``value`` is a session id: 1 to 128 of ``A-Z a-z 0-9 . _ ~ -``.
+
+    Not ``.`` or ``..``: browsers take them out of a path, and could never reach it.
+    """
+    if not isinstance(value, str) or value in {".", ".."}:
+        return False
+    return _SESSION_ID.fullmatch(value) is not None
 
 
 class Session:

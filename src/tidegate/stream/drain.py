@@ -132,7 +132,7 @@ class Drain:
         if not await self._all_ended(self._farewell_seconds):
             self.cut()
             if not await self._all_ended(_SETTLE_SECONDS):
-                _log.warning("%d streams did not end in time", len(self._streams))
+                _log.warning("streams that did not end in time: %d", len(self._streams))
 
     def cut(self) -> None:
         """Cut every open stream, without a word to its client."""
@@ -208,7 +208,7 @@ class Drain:
         self._task = asyncio.get_running_loop().create_task(self._obey(number, frame))
 
     async def _obey(self, number: int, frame: FrameType | None) -> None:
-        _log.info("signal %d: ending %d streams", number, len(self._streams))
+        _log.info("signal %d: streams to end: %d", number, len(self._streams))
         try:
             await self.drain()
         finally:
