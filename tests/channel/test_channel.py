@@ -42,7 +42,7 @@ class Recorder:
 # -- construction ----------------------------------------------------------------------
 
 
-def test_defaults_are_those_of_the_contract():
+def test_defaults_are_the_documented_ones():
     channel = Channel()
     assert (channel.name, channel.ring_size, channel.max_subscribers) == ("", 8000, 64)
     assert (channel._max_queued, channel._max_queued_bytes) == (256, 2 * MiB)

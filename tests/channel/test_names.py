@@ -40,7 +40,7 @@ def test_reserved_names_and_the_browsers_own_events_are_refused(name):
     assert not is_event_type(name)
 
 
-def test_the_reserved_names_are_those_of_the_contract():
+def test_the_reserved_names_are_the_documented_ones():
     assert {
         "stream_open",
         "state_resync_required",

@@ -1,4 +1,4 @@
-"""`Channel` against a model that is as simple as the contract's own words."""
+"""`Channel` against a model that is as simple as the words of docs/channel.md."""
 
 import asyncio
 from collections import Counter
