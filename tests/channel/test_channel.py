@@ -636,6 +636,14 @@ def test_an_eviction_leaves_others_without_a_gap_and_frees_the_place():
     quick.abort()
 
 
+def test_every_eviction_is_counted():
+    channel = Channel(max_queued=1)
+    subscriptions = [channel.subscribe() for _ in range(3)]
+    channel.publish("t")
+    channel.publish("t")
+    assert channel.statistics().evicted == len(subscriptions) == 3
+
+
 def test_a_warning_comes_again_after_the_backlog_has_shrunk():
     channel = Channel(max_queued=8)
     subscription = channel.subscribe()
@@ -895,6 +903,7 @@ async def test_publish_threadsafe_keeps_each_threads_order():
         for thread in threads:
             thread.join()
     assert [e.id for e in got] == list(range(1, 1501))
+    assert {e.type for e in got} == {"t"}
     for who in range(3):
         mine = [e for e in got if e.originator_client_id == str(who)]
         assert [e.data for e in mine] == [[who, i] for i in range(500)]

@@ -96,6 +96,14 @@ def test_a_pydantic_model_says_itself_how_it_is_written_as_json():
     assert json.loads(event(place).to_json())["data"] == {"folder": "/tmp"}
 
 
+def test_a_models_own_serializer_is_asked_for_json():
+    class Asked:
+        def model_dump(self, *, mode):
+            return mode
+
+    assert json.loads(event(Asked()).to_json())["data"] == "json"
+
+
 class Text(str):
     __slots__ = ()
 

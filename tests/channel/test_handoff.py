@@ -1,5 +1,6 @@
 import asyncio
 import threading
+from collections import deque
 
 import pytest
 
@@ -71,6 +72,81 @@ async def test_a_burst_runs_in_order_and_in_slices():
     assert len(seen) == 128
     await asyncio.sleep(0)
     assert seen == [(i,) for i in range(150)]
+
+
+class Loop:
+    """Keeps what it is to call, until it is told to."""
+
+    def __init__(self):
+        self.calls = []
+
+    def is_closed(self):
+        return False
+
+    def call_soon(self, callback):
+        self.calls.append(callback)
+
+    call_soon_threadsafe = call_soon
+
+    def turn(self):
+        calls, self.calls = self.calls, []
+        for callback in calls:
+            callback()
+
+
+@pytest.mark.parametrize("count", [1, 63, 64, 65, 128])
+def test_after_any_number_of_calls_it_rests_and_can_be_woken_again(count):
+    seen = []
+    made = Handoff(seen.append)
+    made.loop = loop = Loop()
+    for _ in range(2):
+        for i in range(count):
+            made.put((i,))
+            assert len(loop.calls) == 1
+        turns = 0
+        while loop.calls:
+            loop.turn()
+            assert len(loop.calls) <= 1
+            turns += 1
+        assert turns <= count // 64 + 1
+    assert seen == [(i,) for i in range(count)] * 2
+
+
+def test_a_call_in_the_moment_of_coming_to_rest_is_not_left_lying():
+    class Raced(deque):
+        """Another thread appends between the look that found nothing and the flag."""
+
+        raced = False
+
+        def popleft(self):
+            if not self and not self.raced:
+                self.raced = True
+                self.append(("late",))
+                raise IndexError
+            return super().popleft()
+
+    seen = []
+    made = Handoff(seen.append)
+    made.loop = loop = Loop()
+    made._pending = Raced()
+    made.put(("first",))
+    while loop.calls:
+        loop.turn()
+    assert seen == [("first",), ("late",)]
+
+
+def test_a_call_between_two_slices_wakes_the_loop_no_second_time():
+    seen = []
+    made = Handoff(seen.append)
+    made.loop = loop = Loop()
+    for i in range(65):
+        made.put((i,))
+    loop.turn()
+    made.put((65,))
+    assert len(loop.calls) == 1
+    loop.turn()
+    assert seen == [(i,) for i in range(66)]
+    assert loop.calls == []
 
 
 async def test_a_call_from_within_a_call_of_the_same_thread_waits_for_nothing():

@@ -92,6 +92,7 @@ def test_replay_stops_before_the_event_that_passes_the_budget():
     replay = plan(ring, 0, budget=3 * size)
     assert told(replay) == [1, 2, 3, resync("replay_budget_exceeded", 3, 4), complete(3, 3)]
     assert replay.budget_exceeded
+    assert all(f.meta == {"serverTimestamp": 5} for f in replay.frames if f.id is None)
     assert not plan(ring, 0, budget=5 * size).budget_exceeded
     assert told(plan(ring, 0, budget=5 * size - 1))[-2] == resync("replay_budget_exceeded", 4, 5)
 
