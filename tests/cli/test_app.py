@@ -50,6 +50,9 @@ def test_the_version(capfd):
             "a token is one or more visible ASCII characters",
         ),
         (["pipe", "session/a", "--token", "", "--", "true"], "a token is"),
+        (["pipe", "session/a", "--frob", "--", "true"], "No such option: --frob"),
+        (["tail", "http://h:1/session/a"], "write: --url http://h:1 session/a"),
+        (["tail", "session/a", "--last-event-id", "zz"], "NUMBER or EPOCH-NUMBER, not 'zz'"),
     ],
 )
 def test_a_wrong_command_line_is_one_sentence_and_status_2(arguments, sentence, capfd):

@@ -22,7 +22,16 @@ def test_a_session_is_written_with_its_prefix(session_id):
 
 @pytest.mark.parametrize(
     "text",
-    ["session/", "session/a/b", "session/a b", "session/é", "session/a:b", "session/" + "x" * 129],
+    [
+        "session/",
+        "session/a/b",
+        "session/a b",
+        "session/é",
+        "session/a:b",
+        "session/" + "x" * 129,
+        "session/.",
+        "session/..",
+    ],
 )
 def test_what_follows_the_prefix_must_be_an_id(text):
     with pytest.raises(BadName, match="names no session"):
@@ -34,10 +43,29 @@ def test_a_bare_name_is_a_channel(name):
     assert parse_target(name) == ChannelTarget(name)
 
 
-@pytest.mark.parametrize("text", ["", ".", "..", "/session/a", "a/b", "a b", "x" * 201, "ro\nom"])
+@pytest.mark.parametrize("text", ["", ".", "..", "/session/..", "a/b", "a b", "x" * 201, "ro\nom"])
 def test_anything_else_is_no_name(text):
     with pytest.raises(BadName, match="write a session as session/ID"):
         parse_target(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        ("/session/a", "did you mean session/a?"),
+        ("sessions/a", "did you mean session/a?"),
+        ("/sessions/a/", "did you mean session/a?"),
+        ("http://h:1/session/a", "write: --url http://h:1 session/a"),
+        ("http://[::1]:1/live/session/a/events", "write: --url http://[::1]:1/live session/a"),
+        ("http://h:1", "write: --url http://HOST:PORT session/ID"),
+        ("http://h:1/session/..", "write: --url http://HOST:PORT session/ID"),
+        ("https://u:p@h/session/a", "write: --url http://HOST:PORT session/ID"),
+    ],
+)
+def test_what_is_almost_a_session_gets_the_way_to_write_it(text, advice):
+    with pytest.raises(BadName) as refusal:
+        parse_target(text)
+    assert str(refusal.value).endswith(advice)
 
 
 def test_a_channel_is_refused_with_the_way_to_write_a_session():

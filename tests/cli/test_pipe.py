@@ -347,6 +347,13 @@ def test_a_server_that_is_not_there_at_the_start_means_no_command(session_id, cl
     assert not marker.exists()
 
 
+def test_the_command_may_stand_right_after_the_target(session_id, served, cli):
+    command = ["printf", "%s\\n", "-q", "--url=x"]
+    done = cli("pipe", "--url", served.url, f"session/{session_id}", "-q", *command)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert lines_of(served.pairs(session_id)) == ["-q", "--url=x"]
+
+
 def test_a_token_that_is_refused_means_no_command(session_id, cli, tmp_path):
     marker = tmp_path / "ran"
     with serve_app(create_app(ServerSettings(port=0, token="secret"))) as url:

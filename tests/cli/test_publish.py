@@ -92,7 +92,7 @@ def test_a_closed_stdout_or_a_full_stderr_changes_nothing(served, session_id):
 def test_a_type_that_the_server_refuses_comes_back_with_its_sentence(cli, served, session_id):
     done = cli("publish", f"session/{session_id}", "open", url=served.url)
     assert done.returncode == 1
-    assert "an event type is 1 to 128" in done.stderr
+    assert "choose another type" in done.stderr
     assert done.stdout == ""
 
 
@@ -107,7 +107,7 @@ def test_a_server_that_is_not_there_is_one_sentence(cli):
     done = cli("publish", "session/a", "x", "--patience", "0.1", url=nowhere())
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
-    assert "did not answer" in done.stderr
+    assert done.stderr.startswith("tidegate: no server at http://127.0.0.1:")
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,17 @@
 """``tidegate tail``: what it prints, how it ends, and that it goes on after a cut."""
 
+import asyncio
+import contextlib
 import json
 import signal
+import socket
+import threading
+from contextlib import contextmanager
 
 import pytest
 
 from tests.cli.commands import end_of, process, redirected, wait_until
+from tests.cli.conftest import Served
 from tests.servers import serve_app
 from tidegate.server import ServerSettings, create_app
 
@@ -71,7 +77,12 @@ def test_an_old_epoch_is_told_on_stderr(cli, served, session_id):
 
 @pytest.mark.parametrize(
     "options",
-    [["--from-start", "--last-event-id", "1"], ["--last-event-id", "a b"], ["--last-event-id", ""]],
+    [
+        ["--from-start", "--last-event-id", "1"],
+        ["--last-event-id", "a b"],
+        ["--last-event-id", ""],
+        ["--last-event-id", "zz"],
+    ],
 )
 def test_a_wrong_place_to_begin_is_a_wrong_command_line(cli, options):
     assert cli("tail", "session/a", *options, url="http://127.0.0.1:1").returncode == 2
@@ -99,6 +110,89 @@ def test_a_session_that_is_not_there_is_one_sentence_unless_it_is_to_be_made(
         following(served, session_id)
         served.publish(session_id, ("first", None))
         assert end_of(run)[0] == 0
+
+
+@contextmanager
+def server_on(port):
+    app = create_app(ServerSettings(port=port))
+    with serve_app(app, listener=socket.create_server(("127.0.0.1", port))) as url:
+        yield Served(url, app)
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
+
+
+def test_a_session_that_a_restart_took_is_waited_for(session_id):
+    port = free_port()
+    arguments = ["tail", f"session/{session_id}", "--from-start", "-n", "2", "--json"]
+    with process(*arguments, url=f"http://127.0.0.1:{port}") as run:
+        said = run.stderr.readline().decode()
+        assert "no server at http://127.0.0.1:" in said
+        # It is refused as long as the session was never there, so the first is there at once.
+        with first_server(port, session_id):
+            assert json.loads(run.stdout.readline())["data"] == "before"
+        with server_on(port) as second:
+            while "session is gone; waiting for it" not in said:
+                said += (line := run.stderr.readline().decode())
+                assert line, said
+            second.publish(session_id, ("n", "after"))
+            assert json.loads(run.stdout.readline())["data"] == "after"
+            status, rest = end_of(run)
+    assert status == 0
+    assert "session is gone" not in rest
+    assert '"reason":"epoch_reset"' in rest
+    assert "ConnectError" not in said + rest
+    assert all(line.startswith("     · ") for line in (said + rest).splitlines())
+
+
+@contextmanager
+def first_server(port, session_id):
+    app = create_app(ServerSettings(port=port))
+    ready = threading.Event()
+
+    async def once_ready(scope, receive, send):
+        # Nobody gets an answer before the session is there.
+        if scope["type"] == "http":
+            await asyncio.to_thread(ready.wait, 50)
+        await app(scope, receive, send)
+
+    with serve_app(once_ready, listener=socket.create_server(("127.0.0.1", port))) as url:
+        served = Served(url, app)
+        served.publish(session_id, ("n", "before"))
+        ready.set()
+        yield served
+
+
+def test_it_is_made_again_on_demand(session_id):
+    port = free_port()
+    arguments = ["tail", f"session/{session_id}", "--create", "-n", "1"]
+    with contextlib.ExitStack() as stack:
+        with server_on(port) as first:
+            run = stack.enter_context(process(*arguments, url=first.url))
+            following(first, session_id)
+        with server_on(port) as second:
+            following(second, session_id)
+            second.publish(session_id, ("n", "after"))
+            status, stderr = end_of(run)
+    assert status == 0
+    assert "session is gone; making it again" in stderr
+
+
+def test_the_patience_for_a_session_that_is_gone_has_an_end(session_id):
+    port = free_port()
+    arguments = ["tail", f"session/{session_id}", "--patience", "0.1"]
+    with contextlib.ExitStack() as stack:
+        with server_on(port) as first:
+            first.publish(session_id, ("n", 1))
+            run = stack.enter_context(process(*arguments, url=first.url))
+            following(first, session_id)
+        with server_on(port):
+            status, stderr = end_of(run)
+    assert status == 1
+    assert stderr.count("session is gone; waiting for it") == 1
+    assert "session_not_found" in stderr.splitlines()[-1]
 
 
 def test_after_an_eviction_it_comes_back_and_prints_each_event_once(served, session_id):
@@ -203,6 +297,7 @@ def test_the_token_comes_from_the_environment_or_the_command_line(cli, session_i
         assert cli(*arguments, "--token", "secret", url=url).returncode == 0
         refused = cli(*arguments, "--token", "wrong", url=url)
         assert refused.returncode == 1
-        assert "401" in refused.stderr
+        assert refused.stderr == "tidegate: the token is not the server's (401)\n"
+        assert "give --token or TIDEGATE_TOKEN" in cli(*arguments, url=url).stderr
         refused = cli(*arguments, "--create", "--token", "wrong", url=url)
         assert (refused.returncode, refused.stderr.count("\n")) == (1, 1)

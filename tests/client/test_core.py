@@ -70,6 +70,13 @@ def test_the_request_asks_for_epochs_and_resumes_at_the_cursor():
     assert asked(core) == "e1-1"
 
 
+def test_a_place_that_no_session_has_is_refused_unless_the_stream_is_another_ones():
+    with pytest.raises(ValueError, match="a number or <epoch>-<number>, not 'zz'"):
+        StreamCore(URL, last_event_id="zz")
+    assert StreamCore(URL, last_event_id="zz", plain=True).cursor.text == "zz"
+    assert StreamCore("http://h/feed", last_event_id="zz").cursor.text == "zz"
+
+
 def test_two_drops_without_an_event_ask_for_the_same_place():
     core = opened(last_event_id=7, epoch="e1")
     for _ in range(3):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tidegate.cli import pipe, publish, serve, tail
+from tidegate.cli.command_words import CommandWords
 from tidegate.cli.console import (
     BROKEN_PIPE,
     CommandFailed,
@@ -37,7 +38,9 @@ for _command in (serve.serve, pipe.pipe, publish.publish, tail.tail):
     # The docstring is the help: a paragraph of it is one line there, wrapped to the terminal.
     _paragraphs = inspect.cleandoc(_command.__doc__ or "").split("\n\n")
     app.command(
-        _command.__name__, help="\n\n".join(" ".join(text.split()) for text in _paragraphs)
+        _command.__name__,
+        cls=CommandWords if _command is pipe.pipe else None,
+        help="\n\n".join(" ".join(text.split()) for text in _paragraphs),
     )(_command)
 
 

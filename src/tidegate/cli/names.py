@@ -21,6 +21,12 @@ _SESSION_ID = re.compile(r"[A-Za-z0-9._~-]{1,128}", re.ASCII)
 _CHANNEL = re.compile(r"[A-Za-z0-9._~:@-]{1,200}", re.ASCII)
 _SHOWN = 80
 
+# What people write for session/ID: with the URL, with a slash before it, in the plural.
+_AS_URL = re.compile(
+    r"(https?://[A-Za-z0-9._~:/\[\]-]+?)/session/([^/?#]+)(?:/events)?/?", re.ASCII
+)
+_ALMOST = re.compile(r"/?sessions?/([^/]+)/?", re.ASCII)
+
 
 class BadName(ValueError):
     """What stands on the command line names nothing; the message says how to write it."""
@@ -52,14 +58,14 @@ def parse_target(text: str) -> Target:
     """
     if text.startswith(_SESSION_PREFIX):
         session_id = text.removeprefix(_SESSION_PREFIX)
-        if _SESSION_ID.fullmatch(session_id) is None:
+        if not _is_session_id(session_id):
             raise BadName(
                 f"{_shown(text)} names no session: after 'session/' come 1 to 128 of "
-                "A-Z a-z 0-9 . _ ~ -"
+                "A-Z a-z 0-9 . _ ~ -, but not . or .. alone"
             )
         return SessionTarget(session_id)
     if _CHANNEL.fullmatch(text) is None or text in {".", ".."}:
-        raise BadName(f"{_shown(text)} is no name; write a session as session/ID")
+        raise BadName(f"{_shown(text)} {_advice(text)}")
     return ChannelTarget(text)
 
 
@@ -74,7 +80,7 @@ def session_id_of(target: Target) -> str:
         case SessionTarget(session_id):
             return session_id
         case ChannelTarget(channel):
-            example = channel if _SESSION_ID.fullmatch(channel) else "ID"
+            example = channel if _is_session_id(channel) else "ID"
             raise BadName(
                 f"{_shown(channel)} is the name of a channel, and channels come with the gateway, "
                 f"which this version does not have; a session is written session/{example}"
@@ -99,6 +105,23 @@ def parse_base_url(text: str) -> str:
     if parts.query or parts.fragment:
         raise BadName(f"{_shown(text)} has a query or a fragment; the URL of a server has none")
     return text.rstrip("/")
+
+
+def _is_session_id(text: str) -> bool:
+    return _SESSION_ID.fullmatch(text) is not None and text not in {".", ".."}
+
+
+def _advice(text: str) -> str:
+    """Say what is wrong with a target, and how it may have been meant."""
+    if re.match(r"https?://", text):
+        found = _AS_URL.fullmatch(text)
+        if found and _is_session_id(found[2]) and len(found[0]) <= _SHOWN:
+            return f"is a URL; write: --url {found[1]} session/{found[2]}"
+        return "is a URL; write: --url http://HOST:PORT session/ID"
+    found = _ALMOST.fullmatch(text)
+    if found and _is_session_id(found[1]):
+        return f"is no name; did you mean session/{found[1]}?"
+    return "is no name; write a session as session/ID"
 
 
 def _shown(text: str) -> str:

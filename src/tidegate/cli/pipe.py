@@ -66,7 +66,7 @@ def pipe(
         list[str],
         typer.Argument(
             metavar="COMMAND",
-            help="The program and its arguments, after --; no shell is involved.",
+            help="The program and its arguments, all that follows; no shell is involved.",
             show_default=False,
         ),
     ],

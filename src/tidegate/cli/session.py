@@ -8,9 +8,11 @@ import random
 import time
 from typing import TYPE_CHECKING, Any, Final, Self, cast
 
+from tidegate.cli.causes import not_let_in, why_away
 from tidegate.cli.console import CommandFailed
 from tidegate.cli.delivery import Away, Refused, retry_delay
 from tidegate.client import SessionPublisher
+from tidegate.client.transport import problem_of
 from tidegate.errors import ClientError, PublishRefused
 
 if TYPE_CHECKING:
@@ -60,6 +62,8 @@ class SessionDoor:
             )
         except ValueError as error:
             raise CommandFailed(str(error), 2) from None
+        self._url = url
+        self._token = token
         self._session_id = session_id
         self._create = create
         self._deadline = deadline
@@ -99,9 +103,9 @@ class SessionDoor:
             try:
                 await self._publisher.create(self._session_id, deadline=self._deadline)
             except PublishRefused as refusal:
-                problem = _meaning(refusal)
+                problem = self._meaning(refusal)
             except ClientError as error:
-                problem = Away(str(error))
+                problem = self._away(error)
             else:
                 return
             left = end - clock()
@@ -121,25 +125,31 @@ class SessionDoor:
             return await self._publish(events)
         except PublishRefused as refusal:
             if refusal.code != _NOT_FOUND:
-                raise _meaning(refusal) from None
+                raise self._meaning(refusal) from None
             if not self._create:
                 raise Refused(str(refusal)) from None
         await self.attach()
         try:
             return await self._publish(events)
         except PublishRefused as refusal:
-            raise _meaning(refusal) from None
+            raise self._meaning(refusal) from None
 
     async def _publish(self, events: list[dict[str, Any]]) -> int:
         try:
             last = await self._publisher.publish(self._session_id, events, deadline=self._deadline)
         except ClientError as error:
-            raise Away(str(error)) from None
+            raise self._away(error) from None
         return cast("int", last)  # None is for no events at all
 
+    def _away(self, error: ClientError) -> Away:
+        cause = error.__cause__
+        known = why_away(problem_of(cause), self._url) if isinstance(cause, Exception) else None
+        return Away(known or str(error))
 
-def _meaning(refusal: PublishRefused) -> Away | Refused:
-    """Tell a server that cannot now from one that will not."""
-    if refusal.status in _NOT_NOW or refusal.code == _NOT_FOUND:
-        return Away(str(refusal))
-    return Refused(str(refusal), about_events=refusal.status in _ABOUT_EVENTS)
+    def _meaning(self, refusal: PublishRefused) -> Away | Refused:
+        """Tell a server that cannot now from one that will not."""
+        if refusal.status in _NOT_NOW or refusal.code == _NOT_FOUND:
+            return Away(str(refusal))
+        if refusal.status == 401:
+            return Refused(not_let_in(self._token))
+        return Refused(str(refusal), about_events=refusal.status in _ABOUT_EVENTS)

@@ -121,7 +121,13 @@ class StreamCore:
         self._on_state = on_state
         self._random = random
         self._now = now
-        self._reconnect = Reconnect(Cursor.given(last_event_id, epoch), retry)
+        cursor = Cursor.given(last_event_id, epoch)
+        if cursor is not None and cursor.number is None and not plain and target.load is not None:
+            raise ValueError(
+                "a place in a session is a number or <epoch>-<number>, "
+                f"not {cursor.text[:_SHOWN]!r}"
+            )
+        self._reconnect = Reconnect(cursor, retry)
         self._decoder = Decoder()
         # Of the response that is being read:
         self._epoch: str | None = None
@@ -428,7 +434,9 @@ class StreamCore:
         # The first failure of an outage is for everyone to see; an end is how streams are.
         level = logging.WARNING if self._failures == 1 else logging.INFO
         url, attempt = shown_url(self._target.events), self._reconnect.attempt
-        _log.log(level, "%s: %s; again in %.1f s", url, problem, self.delay)
+        what = (url, problem, self.delay)
+        # A program that shows the phases itself can tell this record by its mark.
+        _log.log(level, "%s: %s; again in %.1f s", *what, extra={"stream_phase": "waiting"})
         report(self._on_state, StreamState("waiting", attempt, self.delay, problem))
 
     def _finish(self, reason: EndReason) -> None:
