@@ -15,7 +15,9 @@ def test_what_is_a_session_id(good):
     assert is_session_id(good)
 
 
-@pytest.mark.parametrize("bad", ["", ".", "..", "x" * 129, "a b", "a/b", "é", "a\n", "a:b", None, 3])
+@pytest.mark.parametrize(
+    "bad", ["", ".", "..", "x" * 129, "a b", "a/b", "é", "a\n", "a:b", None, 3]
+)
 def test_what_is_none(bad):
     assert not is_session_id(bad)
 
