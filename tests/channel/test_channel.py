@@ -94,7 +94,7 @@ def test_each_channel_has_an_epoch_of_its_own_fit_for_an_id():
     assert all(len(epoch) == 16 and int(epoch, 16) >= 0 for epoch in epochs)
     assert Channel(epoch="mine").epoch == "mine"
     for bad in (5, b"e"):
-        with pytest.raises(TypeError, match=r"^epoch must be a string, not "):
+        with pytest.raises(TypeError, match=rf"^epoch must be a string, not {type(bad).__name__}$"):
             Channel(epoch=bad)
     with pytest.raises(ValueError, match=r"^epoch must not be empty$"):
         Channel(epoch="")

@@ -1,11 +1,12 @@
 import asyncio
 import gc
+import inspect
 import json
 import weakref
 
 import pytest
 
-from tidegate.channel import Channel
+from tidegate.channel import Channel, ChannelSubscription
 from tidegate.errors import ConcurrentConsumers
 
 
@@ -241,6 +242,14 @@ def test_take_takes_what_waits_up_to_its_bounds():
     assert len(subscription.take(64, size + 1)) == 2
     assert subscription.statistics().delivered == 3 + 64 + 3
     subscription.abort()
+
+
+def test_by_default_a_take_is_64_frames_or_64_kib():
+    parameters = inspect.signature(ChannelSubscription.take).parameters
+    assert {name: p.default for name, p in parameters.items() if name != "self"} == {
+        "max_frames": 64,
+        "max_bytes": 65536,
+    }
 
 
 def test_an_armed_wire_is_called_once_and_its_event_is_not_counted():
