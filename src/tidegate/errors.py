@@ -15,6 +15,14 @@
     │   ├── SessionLimitExceeded            as many sessions as there may be
     │   ├── RunCancelled                    a run ended before its generator did
     │   └── SnapshotConflict (ValueError)   a snapshot's place does not fit the channel
+    ├── GatewayError
+    │   ├── InvalidChannelName (ValueError) not 1 to 200 of A-Z a-z 0-9 . _ ~ : @ -, or . or ..
+    │   ├── UnknownNamespace (LookupError)  namespaces are configured, and this is none of them
+    │   ├── InvalidEvent (ValueError)       an event that no channel takes
+    │   ├── SnapshotAhead (ValueError)      a snapshot's position is none that fits the channel
+    │   ├── BrokerUnavailable               the broker cannot be reached, or not in time
+    │   └── StreamDenied                    no channel of a stream may be subscribed to
+    ├── ConfigError (ValueError)            the configuration cannot be read or makes no sense
     ├── ClientError
     │   ├── StreamRefused                   the server's answer says: do not come back
     │   ├── NotAnEventStream                the answer is 200, but it is no event stream
@@ -31,8 +39,13 @@ Errors of misuse also derive from the built-in class that Python programmers exp
 from __future__ import annotations
 
 __all__ = [
+    "BrokerUnavailable",
     "ClientError",
     "ConcurrentConsumers",
+    "ConfigError",
+    "GatewayError",
+    "InvalidChannelName",
+    "InvalidEvent",
     "InvalidSessionId",
     "LoadFailed",
     "MissingExtra",
@@ -43,15 +56,18 @@ __all__ = [
     "SessionError",
     "SessionLimitExceeded",
     "SessionNotFound",
+    "SnapshotAhead",
     "SnapshotConflict",
     "SseDecoderClosed",
     "SseEncodeError",
     "SseError",
     "SseLimitExceeded",
+    "StreamDenied",
     "StreamRefused",
     "StreamUnavailable",
     "SubscriberLimitExceeded",
     "TidegateError",
+    "UnknownNamespace",
 ]
 
 
@@ -215,6 +231,121 @@ class SnapshotConflict(SessionError, ValueError):
             f"a snapshot at event {self.last_event_id} does not fit: "
             f"the stored one is at {self.low}, the channel's head at {self.head}"
         )
+
+
+class GatewayError(TidegateError):
+    """Something about the channels of a gateway."""
+
+
+class InvalidChannelName(GatewayError, ValueError):
+    """A channel's name is not one.
+
+    Attributes:
+        name: as given.
+    """
+
+    def __init__(self, name: object) -> None:
+        super().__init__(name)
+        self.name = name
+
+    def __str__(self) -> str:
+        shown = ascii(self.name)
+        if len(shown) > 80:
+            shown = shown[:77] + "..."
+        return (
+            f"a channel name is 1 to 200 of A-Z a-z 0-9 . _ ~ : @ -, not . or .., and not {shown}"
+        )
+
+
+class UnknownNamespace(GatewayError, LookupError):
+    """Namespaces are configured, and the channel's is none of them.
+
+    Attributes:
+        namespace: the part of the channel's name before the first ``:``.
+    """
+
+    def __init__(self, namespace: str) -> None:
+        super().__init__(namespace)
+        self.namespace = namespace
+
+    def __str__(self) -> str:
+        return (
+            f"there is no namespace {self.namespace}; configure it, or use a channel "
+            "of one that is configured"
+        )
+
+
+class InvalidEvent(GatewayError, ValueError):
+    """An event that no channel takes: its type, its data or its size.
+
+    Attributes:
+        code: ``invalid_event_type``, ``reserved_event_type``, ``invalid_data``,
+            ``event_too_large`` or another one in ``snake_case``.
+        problem: a sentence.
+    """
+
+    def __init__(self, code: str, problem: str) -> None:
+        super().__init__(code, problem)
+        self.code = code
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return self.problem
+
+
+class SnapshotAhead(GatewayError, ValueError):
+    """A snapshot's position is none that the channel has reached, or is behind the stored one's.
+
+    Attributes:
+        position: as given.
+        head: the channel's head.
+    """
+
+    def __init__(self, position: str, head: str) -> None:
+        super().__init__(position, head)
+        self.position = position
+        self.head = head
+
+    def __str__(self) -> str:
+        return (
+            f"a snapshot at position {self.position!a} does not fit: the channel's head is at "
+            f"{self.head!a}, and a stored snapshot only moves forward"
+        )
+
+
+class BrokerUnavailable(GatewayError):
+    """The broker cannot be reached, or did not answer in time.
+
+    Attributes:
+        problem: a sentence; the error behind it, if any, is ``__cause__``.
+    """
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(problem)
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return self.problem
+
+
+class StreamDenied(GatewayError):
+    """No channel of a stream may be subscribed to.
+
+    Attributes:
+        denied: the code of each channel, by name.
+    """
+
+    def __init__(self, denied: dict[str, str]) -> None:
+        super().__init__(denied)
+        self.denied = denied
+
+    def __str__(self) -> str:
+        reasons = ", ".join(sorted(set(self.denied.values())))
+        return f"none of the channels may be subscribed to: {reasons}"
+
+
+class ConfigError(TidegateError, ValueError):
+    """The configuration cannot be read or makes no sense; the message says what to change."""
 
 
 class ClientError(TidegateError):
