@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
+from tidegate.channel.levels import Levels
+
 if TYPE_CHECKING:
     from tidegate.channel.event import ChannelEvent
-    from tidegate.channel.frames import EvictionReason, Threshold
+    from tidegate.channel.frames import EvictionReason
 
 __all__ = ["Backlog"]
 
 _UNCOUNTED = -1
 
 
-class Backlog:
+class Backlog(Levels):
     """What waits for one consumer, its caps, and when to warn.
 
     Live frames count against the caps; forced frames (replay, control frames) and an
@@ -22,44 +24,16 @@ class Backlog:
     order of live and forced frames does not matter.
 
     Attributes:
-        max_frames: the most live frames that may wait.
-        max_bytes: the most bytes of live frames; one oversized frame may wait alone.
-        live_count: live frames that wait.
-        live_bytes: their bytes.
         waiting: a consumer waits; the next frame is handed to it uncounted.
-        warned: a warning was given, and the backlog has not shrunk enough since.
         closed: nothing is taken in any more.
     """
 
-    __slots__ = (
-        "_entries",
-        "_rearm_bytes",
-        "_rearm_frames",
-        "_warn_bytes",
-        "_warn_frames",
-        "closed",
-        "live_bytes",
-        "live_count",
-        "max_bytes",
-        "max_frames",
-        "waiting",
-        "warned",
-    )
+    __slots__ = ("_entries", "closed", "waiting")
 
     def __init__(self, max_frames: int, max_bytes: int) -> None:
-        self.max_frames = max_frames
-        self.max_bytes = max_bytes
-        # In integers: n >= 75 % of the cap is n >= ceil(3 cap / 4), and
-        # n <= 37.5 % of it is n <= floor(3 cap / 8).
-        self._warn_frames = -(-3 * max_frames // 4)
-        self._warn_bytes = -(-3 * max_bytes // 4)
-        self._rearm_frames = 3 * max_frames // 8
-        self._rearm_bytes = 3 * max_bytes // 8
+        super().__init__(max_frames, max_bytes)
         self._entries: deque[tuple[ChannelEvent, int]] = deque()
-        self.live_count = 0
-        self.live_bytes = 0
         self.waiting = False
-        self.warned = False
         self.closed = False
 
     def __len__(self) -> int:
@@ -97,25 +71,6 @@ class Backlog:
         if not self.closed:
             self.waiting = False
             self._entries.append((frame, _UNCOUNTED))
-
-    def due_warning(self) -> Threshold | None:
-        """Decide after an accepted push whether a warning is due, once per episode.
-
-        Returns:
-            The measure that passed 75 % of its cap, or ``None``.
-        """
-        frames, size = self.live_count, self.live_bytes
-        if self.warned:
-            if frames <= self._rearm_frames and size <= self._rearm_bytes:
-                self.warned = False
-            return None
-        many, big = frames >= self._warn_frames, size >= self._warn_bytes
-        if not (many or big):
-            return None
-        self.warned = True
-        if many and big:
-            return "frames_and_bytes"
-        return "frames" if many else "bytes"
 
     def pop(self) -> ChannelEvent | None:
         """Take the oldest frame; ``None`` when there is none."""

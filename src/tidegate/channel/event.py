@@ -11,7 +11,7 @@ from tidegate.channel.names import EVENT_UNSERIALIZABLE, escape_type
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["ChannelEvent", "EventOwner", "stamped_meta"]
+__all__ = ["ChannelEvent", "EventOwner", "encode_json", "stamped_meta"]
 
 
 def _plain(value: object) -> object:
@@ -34,6 +34,24 @@ def _plain(value: object) -> object:
 _MAX_TIME: Final = 1e300
 
 _encode = msgspec.json.Encoder(enc_hook=_plain).encode
+
+
+def encode_json(value: object) -> bytes:
+    """Write a publisher's value as compact JSON, NaN and the infinities as ``null``.
+
+    Dataclasses, msgspec structs and pydantic models are written by what they hold.
+
+    Raises:
+        ValueError: it is not expressible in JSON.
+    """
+    try:
+        return _encode(value)
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except RecursionError:
+        raise ValueError("it is nested too deeply, or holds itself") from None
+    except BaseException as error:  # unknown objects, lone surrogates, a panic in Rust
+        raise ValueError(str(error) or type(error).__name__) from error
 
 
 class EventOwner(Protocol):

@@ -18,6 +18,7 @@ __all__ = [
     "STREAM_ERROR",
     "STREAM_OPEN",
     "escape_type",
+    "event_type_problem",
     "is_event_type",
 ]
 
@@ -69,6 +70,20 @@ def is_event_type(value: object) -> bool:
     # By its characters: a subclass may have no hash, or one of its own.
     name = str.__str__(value)
     return _EVENT_TYPE.fullmatch(name) is not None and name not in _REFUSED
+
+
+def event_type_problem(value: str) -> tuple[str, str] | None:
+    """Tell why ``value`` is no event type, as a code and a sentence; ``None`` if it is one."""
+    if is_event_type(value):
+        return None
+    if value in RESERVED_TYPES:
+        return "reserved_event_type", f"{value} is a name of the server's own"
+    if value in _REFUSED:
+        sentence = f"{value} is an event of the browser's EventSource itself; choose another type"
+    else:
+        shown = ascii(value[:80]) + ("..." if len(value) > 80 else "")
+        sentence = f"an event type is 1 to 128 of A-Z a-z 0-9 . _ : -, which {shown} is not"
+    return "invalid_event_type", sentence
 
 
 def escape_type(value: object) -> str:
