@@ -130,6 +130,19 @@ class Chain(Generic[E]):
         """Tell whether a place is in the chain: what follows it can be read from here."""
         return position == self.base or position in self._index
 
+    def reached(self, position: str, since: str) -> bool:
+        """Tell whether a place is in the chain, and not before another one that once was.
+
+        A head that the chain has left behind is no proof of health: it is a lost tail.
+
+        Args:
+            position: the place.
+            since: what was the head at some time of this epoch.
+        """
+        if not self.holds(position):
+            return False
+        return not self.holds(since) or self._next_serial(position) >= self._next_serial(since)
+
     def count_after(self, position: str) -> int:
         """Return how many events follow a place that the chain holds."""
         return self._offset + len(self._items) - self._next_serial(position)

@@ -32,6 +32,7 @@ __all__ = [
     "Place",
     "channel_snapshot",
     "client_evicted",
+    "event_envelope",
     "replay_complete",
     "slow_client_warning",
     "state_resync_required",
@@ -66,6 +67,17 @@ class Place:
 
     def __repr__(self) -> str:
         return f"Place({self.epoch!r}, {self.position!r})"
+
+
+def event_envelope(channel: str, event: Publication) -> bytes:
+    """Return an event as it stands on the wire: one line of compact JSON."""
+    # Spliced, not encoded again: names, types and positions need no escape.
+    epoch = _text(event.epoch).decode()
+    envelope = (
+        f'{{"id":"{event.position}","v":1,"type":"{event.type}",'
+        f'"channel":"{channel}","epoch":{epoch},"prev":"{event.prev}",'
+    )
+    return envelope.encode() + event.payload[1:]
 
 
 class EventFrame:
@@ -105,16 +117,9 @@ class EventFrame:
         """All of the SSE frame but the ``id:`` line, which is each stream's own."""
         if self._sse is None:
             event = self.publication
-            # Spliced, not encoded again: names, types and positions need no escape.
-            epoch = _text(event.epoch).decode()
-            envelope = (
-                f'{{"id":"{event.position}","v":1,"type":"{event.type}",'
-                f'"channel":"{self.channel}","epoch":{epoch},"prev":"{event.prev}",'
-            )
-            self._sse = b"event: %b\ndata: %b%b\n\n" % (
+            self._sse = b"event: %b\ndata: %b\n\n" % (
                 event.type.encode(),
-                envelope.encode(),
-                event.payload[1:],
+                event_envelope(self.channel, event),
             )
         return self._sse
 

@@ -110,9 +110,15 @@ class LocalChannel:
         self._stale = False
         self._waiting: dict[Need, dict[Member, None]] = {need: {} for need in Need}
         self._turn = 0
+        self._oldest_first = False
         self._reader: asyncio.Task[None] | None = None
         self._last_read = float("-inf")
         self._snapshots: asyncio.Task[None] | None = None
+
+    @property
+    def stale(self) -> bool:
+        """Whether it is known to be behind, or may be in another epoch by now."""
+        return self._stale or bool(self._unlinked)
 
     # -- places --------------------------------------------------------------------------
 
@@ -217,7 +223,7 @@ class LocalChannel:
         self.verified = self._monotonic()
         chain = self.chain
         if (head.epoch, head.position) != sent and not (
-            head.epoch == chain.epoch and chain.holds(head.position)
+            head.epoch == chain.epoch and chain.reached(head.position, sent[1])
         ):
             self.refresh()
 
@@ -296,8 +302,6 @@ class LocalChannel:
                 if job is None:
                     break
                 self._turn += 1
-                self._last_read = self._monotonic()
-                self._host.count_read()
                 try:
                     async with asyncio.timeout(CALL_SECONDS):
                         await job()
@@ -341,14 +345,15 @@ class LocalChannel:
         answered, self._unlinked = self._unlinked, []
         was_stale, self._stale = self._stale, False
         try:
-            page = await self._history(after=chain.head)
+            after = chain.head
+            page = await self._history(after=after)
         except BaseException:
             self._unlinked = answered + self._unlinked
             self._stale |= was_stale
             raise
         if self.phase is not Phase.READY:
             return
-        gap = self._extend(page)
+        gap = self._extend(page, after)
         if gap is None and not page.complete:
             # Only the last page answers what was received before it was asked for.
             self._unlinked = answered + self._unlinked
@@ -364,28 +369,43 @@ class LocalChannel:
             if member.need is Need.FRESH:
                 member.answer_fresh()
 
-    def _extend(self, page: HistoryPage) -> ResyncReason | None:
+    def _extend(self, page: HistoryPage, after: str) -> ResyncReason | None:
         """Take in a page that was read behind the head of then; tell why it does not link."""
         chain = self.chain
         if page.epoch != chain.epoch:
             return "epoch_reset"
-        last = chain.head
         if not page.publications:
-            return None if chain.holds(page.head.position) else break_of(last, page.head.position)
+            if chain.reached(page.head.position, after):
+                return None
+            return break_of(chain.head, page.head.position) or "history_rewound"
         for frame in self._frames(page.publications):
             if self._take_frame(frame) is Link.UNLINKED:
                 return break_of(chain.head, frame.prev) or "ring_evicted"
         return None
 
     async def _read_page(self) -> None:
-        """Serve all who are behind with one page, from the oldest place among them."""
+        """Serve all who are behind with one page.
+
+        From the oldest place among them; and every other time from the place of who has waited
+        longest, or those who come back one after the other would starve those who are further on.
+        """
         waiting = list(self._waiting[Need.PAGE])
         beginners = list(self._waiting[Need.BEGINNING])
         after: str | None = None
-        if not beginners:
-            here = [m.asks_after()[1] for m in waiting if m.asks_after()[0] == self.chain.epoch]
+        self._oldest_first = not self._oldest_first
+        if not beginners or (waiting and not self._oldest_first):
+            beginners = []
+            places = (member.asks_after() for member in waiting)
             # Those of another epoch only need to hear of this one.
-            after = min(here, default=self.chain.head)
+            here = [position for epoch, position in places if epoch == self.chain.epoch]
+            first = min(here, default=None) if self._oldest_first else next(iter(here), None)
+            after = self.chain.head if first is None else first
+            # A page says nothing of the places before it.
+            waiting = [
+                member
+                for member in waiting
+                if member.asks_after()[0] != self.chain.epoch or member.asks_after()[1] >= after
+            ]
         page = await self._history(after=after)
         if self.phase is not Phase.READY:
             return
@@ -413,9 +433,15 @@ class LocalChannel:
     async def _history(
         self, *, after: str | None = None, limit: int = READ_LIMIT, newest_first: bool = False
     ) -> HistoryPage:
-        return await self._host.broker.history(
-            self.name, after=after or None, limit=limit, newest_first=newest_first
-        )
+        self._last_read = self._monotonic()
+        self._host.count_read()
+        try:
+            return await self._host.broker.history(
+                self.name, after=after or None, limit=limit, newest_first=newest_first
+            )
+        finally:
+            # Not when it began: that may be long before the broker has to do with it.
+            self._last_read = self._monotonic()
 
     def _extend_by(self, page: HistoryPage, frames: Sequence[EventFrame]) -> None:
         """Take what a page has beyond the ring's head, if it does: it need not be sent again."""

@@ -170,6 +170,10 @@ class Member:
 
     def _resume(self) -> None:
         channel = self.channel
+        if channel.stale:
+            # Not to be judged by a channel that does not know where it is itself.
+            self._ask(Need.FRESH)
+            return
         ours = next((p for e, p in self._candidates if e == channel.epoch_hash), None)
         if ours is None:
             epoch_hash, self._given = self._candidates[0]
@@ -288,9 +292,10 @@ class Member:
     def answer_fresh(self) -> None:
         """The ring has been at the head since this was asked for."""
         chain, seen = self.channel.chain, self._seen
-        assert seen is not None  # noqa: S101 - asked for by one that has a place
         self._served()
-        if self._decided:
+        if seen is None:
+            self._resume()
+        elif self._decided:
             if seen.epoch != chain.epoch or not chain.holds(seen.position):
                 self._ask(Need.PAGE)
         elif (

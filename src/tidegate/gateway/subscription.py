@@ -323,7 +323,7 @@ class Subscription:
         for member in self._members:
             assert member.start is not None  # noqa: S101 - joined
             channels[member.channel.name] = {
-                "epoch": member.channel.chain.epoch,
+                "epoch": member.start.epoch or member.channel.chain.epoch,
                 "position": member.start.position,
                 "recovered": member.recovered,
                 "linked": member.linked,
