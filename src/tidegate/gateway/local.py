@@ -293,11 +293,10 @@ class LocalChannel:
         failures = 0
         try:
             while self._next_job() is not None:
-                pause = self._last_read + READ_PAUSE - self._monotonic()
-                if failures:
-                    pause = max(pause, min(_MAX_PAUSE, READ_PAUSE * 2**failures))
-                if pause > 0:
-                    await asyncio.sleep(pause)
+                pause = min(_MAX_PAUSE, READ_PAUSE * 2**failures) if failures else READ_PAUSE
+                # Again, since the timers of some event loops are early by a moment.
+                while (left := self._last_read + pause - self._monotonic()) > 0:
+                    await asyncio.sleep(left)
                 job = self._next_job()
                 if job is None:
                     break

@@ -99,6 +99,7 @@ class Node:
         self._vacated: dict[LocalChannel, None] = {}
         self._to_subscribe: dict[str, LocalChannel] = {}
         self._unsubscribing: set[LocalChannel] = set()
+        self._flushing = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._housekeeper: asyncio.Task[None] | None = None
         self._checking = False
@@ -198,7 +199,7 @@ class Node:
         stream.begin(members, honoured=honoured)
         for member in members:
             member.channel.join(member)
-        self._flush_subscribes()
+        self._subscribe_soon()
         return stream
 
     def _admitted(self, name: str, stream: Subscription) -> LocalChannel | None:
@@ -262,12 +263,17 @@ class Node:
         """Nobody holds a channel any more: it is given up after a while."""
         self._vacated[channel] = None
 
-    def _flush_subscribes(self) -> None:
-        """Subscribe the broker to all new channels in one call.
+    def _subscribe_soon(self) -> None:
+        """Subscribe the broker to all that became wanted in this turn of the loop, in one call."""
+        if self._to_subscribe and not self._flushing:
+            self._flushing = True
+            asyncio.get_running_loop().call_soon(self._flush_subscribes)
 
-        Concurrent first subscribers of a channel share it; each batch has a task of its own,
-        so that one that hangs holds up no other.
-        """
+    def _flush_subscribes(self) -> None:
+        # Each batch has a task of its own, so that one that hangs holds up no other.
+        self._flushing = False
+        if self._stopped:
+            return
         while self._to_subscribe:
             batch = dict(list(self._to_subscribe.items())[:_BATCH])
             for name in batch:
@@ -335,7 +341,7 @@ class Node:
                 # Somebody came meanwhile: his subscribe wins.
                 channel.phase = Phase.SUBSCRIBING
                 self._to_subscribe[channel.name] = channel
-        self._flush_subscribes()
+        self._subscribe_soon()
 
     # -- what the broker says ------------------------------------------------------------------
 
