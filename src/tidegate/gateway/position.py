@@ -12,7 +12,8 @@ missing. It is drawn anew for each event and attempt, never derived from what th
 from __future__ import annotations
 
 import re
-from base64 import b64decode, b64encode
+from base64 import b64decode
+from binascii import b2a_base64
 from typing import Final
 
 __all__ = [
@@ -49,7 +50,7 @@ _MAX_NUMBER: Final = 2**64 - 1
 
 def pack(raw: bytes) -> str:
     """Write bytes, a multiple of 3 of them, as text that sorts as they do."""
-    return b64encode(raw).translate(_TO_OURS).decode("ascii")
+    return b2a_base64(raw, newline=False).translate(_TO_OURS).decode("ascii")
 
 
 def unpack(text: str) -> bytes:
