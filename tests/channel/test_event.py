@@ -10,7 +10,7 @@ import pydantic
 import pytest
 
 from tidegate.channel import Channel
-from tidegate.channel.event import ChannelEvent, stamped_meta
+from tidegate.channel.event import ChannelEvent, encode_json, stamped_meta
 
 
 def event(data=None, *, event_id=1, kind="t", meta=None, who=None, sound=True):
@@ -240,3 +240,41 @@ def test_any_other_timestamp_is_replaced(stamp):
 @pytest.mark.parametrize("meta", [None, [], [("a", 1)], "x", 3, {}])
 def test_meta_that_is_no_dict_is_ignored(meta):
     assert stamped_meta(meta, 5) == {"serverTimestamp": 5}
+
+
+def test_a_publishers_value_is_written_as_compact_json():
+    assert encode_json({"a": [1, float("nan")]}) == b'{"a":[1,null]}'
+
+
+def test_what_cannot_be_written_is_one_kind_of_error_with_a_reason():
+    cycle = []
+    cycle.append(cycle)
+    with pytest.raises(ValueError, match="nested too deeply, or holds itself"):
+        encode_json(cycle)
+    with pytest.raises(ValueError, match="type object cannot be encoded") as caught:
+        encode_json(object())
+    assert isinstance(caught.value.__cause__, TypeError)
+    with pytest.raises(ValueError, match="surrogates"):
+        encode_json("\ud800")
+
+
+@pytest.mark.parametrize("raised", [KeyboardInterrupt, SystemExit])
+def test_an_interrupt_while_it_is_written_passes_through(raised):
+    class Model:
+        def model_dump(self, mode):
+            raise raised
+
+    with pytest.raises(raised):
+        encode_json(Model())
+
+
+def test_an_error_without_a_word_is_named():
+    class Silent(BaseException):
+        pass
+
+    class Model:
+        def model_dump(self, mode):
+            raise Silent
+
+    with pytest.raises(ValueError, match=r"^Silent$"):
+        encode_json(Model())

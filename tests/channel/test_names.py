@@ -1,7 +1,7 @@
 import pytest
 
 from tidegate.channel import names
-from tidegate.channel.names import RESERVED_TYPES, escape_type, is_event_type
+from tidegate.channel.names import RESERVED_TYPES, escape_type, event_type_problem, is_event_type
 
 
 @pytest.mark.parametrize(
@@ -79,3 +79,19 @@ def test_a_string_subclass_is_shown_by_its_characters():
             raise RuntimeError
 
     assert escape_type(Loud("quiet")) == "quiet"
+
+
+def test_why_a_type_is_none_is_told_by_code_and_sentence():
+    assert event_type_problem("a.b") is None
+    assert event_type_problem("stream_open") == (
+        "reserved_event_type",
+        "stream_open is a name of the server's own",
+    )
+    code, sentence = event_type_problem("open")
+    assert code == "invalid_event_type"
+    assert "EventSource" in sentence
+    code, sentence = event_type_problem("\x1b\n" * 1000)
+    assert code == "invalid_event_type"
+    assert sentence.isascii()
+    assert "\x1b" not in sentence
+    assert len(sentence) < 500

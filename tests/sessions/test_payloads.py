@@ -2,12 +2,12 @@ import pytest
 
 from tidegate.channel import RESERVED_TYPES
 from tidegate.sessions.payloads import (
-    BadInput,
     parse_client_id,
     parse_create,
     parse_publish,
     parse_snapshot,
 )
+from tidegate.stream.input import BadInput
 
 
 def code(parse, *args):

@@ -168,8 +168,8 @@ async def test_a_body_over_one_mebibyte_is_refused_also_in_chunks(client, sessio
 
 
 async def test_a_body_that_does_not_come_is_refused(sessions, monkeypatch):
-    monkeypatch.setattr("tidegate.sessions.bodies._SECONDS", 0.01)
-    monkeypatch.setattr("tidegate.sessions.bodies.read_body.__defaults__", (0.01,))
+    monkeypatch.setattr("tidegate.stream.bodies._SECONDS", 0.01)
+    monkeypatch.setattr("tidegate.stream.bodies.read_body.__defaults__", (0.01,))
     sessions.create("a")
     exchange = Exchange(path="/session/a/events", method="POST")
     exchange._messages.get_nowait()
@@ -336,6 +336,15 @@ async def test_capabilities_name_features_and_limits_but_no_byte_caps(client):
         "features": ["session_events", "slow_client_warning", "typed_event_schema"],
         "limits": {"maxQueued": [16, 2048], "ringSize": 5, "maxSubscribers": 64},
     }
+
+
+async def test_capabilities_name_what_is_served_beside_sessions():
+    async with Sessions(features=["channels"]) as sessions:
+        transport = httpx.ASGITransport(sessions)
+        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+            features = (await client.get("/capabilities")).json()["features"]
+    assert features[0] == "session_events"
+    assert features[-1] == "channels"
 
 
 @pytest.mark.parametrize(

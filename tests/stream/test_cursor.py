@@ -4,7 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.stream.cursor import Cursor, is_epoch, parse_cursor, parse_max_queued
+from tidegate.stream.cursor import (
+    Cursor,
+    given_cursor,
+    is_epoch,
+    parse_cursor,
+    parse_max_queued,
+)
 
 TOP = 2**53 - 1
 
@@ -130,3 +136,19 @@ def test_a_bad_max_queued_is_refused_with_its_range(values):
         ValueError, match="maxQueued must be given once, as a decimal number from 16 to 2048"
     ):
         parse_max_queued(values)
+
+
+@pytest.mark.parametrize(
+    ("header", "query", "given"),
+    [
+        (None, None, None),
+        (b"", "", None),
+        (b"", "q", "q"),
+        (None, "q", "q"),
+        (b"h", "q", "h"),
+        ("é".encode(), None, "é"),
+        (b"\xff", None, "\ufffd"),
+    ],
+)
+def test_what_is_given_as_a_cursor_is_the_header_or_else_the_query(header, query, given):
+    assert given_cursor(header, query) == given

@@ -61,6 +61,14 @@ async def test_every_stream_gets_a_farewell_with_its_own_retry():
     assert decoder.retry == 1200
 
 
+async def test_calling_it_drains():
+    drain = Drain()
+    stream = Stream(drain)
+    await drain()
+    assert drain.draining
+    assert len(stream.frames) == 1
+
+
 async def test_new_streams_are_refused_from_the_first_moment_on():
     drain = Drain(farewell_seconds=5)
     assert not drain.draining

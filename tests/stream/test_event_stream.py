@@ -29,6 +29,8 @@ from tests.stream.driver import Exchange, make_request
 from tidegate.channel import Channel
 from tidegate.sse import Decoder
 from tidegate.stream import STATE_KEY, Drain, EventStream
+from tidegate.stream.feed import Feed
+from tidegate.stream.opening import Opened, OpeningDenied, OpeningRefused
 from tidegate.stream.transport import transport_of
 
 
@@ -353,6 +355,118 @@ async def test_a_response_that_never_starts_leaves_nothing(channel):
     with pytest.raises(asyncio.CancelledError):
         await task
     assert channel.statistics().subscribers == 0
+
+
+# -- sources that subscribe their clients themselves -----------------------------------------
+
+
+class Wires:
+    """A source of its own kind: a channel's frames, behind a gate."""
+
+    def __init__(self, channel, error=None, drain=None):
+        self.channel_behind = channel
+        self.error = error
+        self.drain = drain
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.cursors = []
+
+    async def open_wire(self, cursor, *, max_queued):
+        self.cursors.append(cursor)
+        subscription = self.channel_behind.subscribe(max_queued=max_queued)
+        try:
+            await self.gate.wait()
+        except BaseException:
+            subscription.abort()
+            raise
+        if self.error is not None:
+            subscription.abort()
+            raise self.error
+        return Opened(feed=Feed(subscription), stream_id="s1", headers={"last-event-id": "x"})
+
+
+@pytest.mark.parametrize(
+    ("scope", "cursor"),
+    [
+        ({}, None),
+        ({"query": b"lastEventId=q"}, "q"),
+        ({"query": b"lastEventId=q", "headers": [(b"Last-Event-ID", "é".encode())]}, "é"),
+        ({"query": b"lastEventId=q", "headers": [(b"Last-Event-ID", b"")]}, "q"),
+    ],
+)
+async def test_such_a_source_gets_the_cursor_as_it_was_sent(channel, scope, cursor):
+    source = Wires(channel)
+    async with Answer(source, **scope) as exchange:
+        assert source.cursors == [cursor]
+        assert exchange.headers["tidegate-stream-id"] == "s1"
+        assert exchange.headers["last-event-id"] == "x"
+        assert "tidegate-epoch" not in exchange.headers
+        channel.publish("a")
+        await exchange.until(b"event: a")
+    assert channel.statistics().subscribers == 0
+
+
+async def test_head_does_not_open_it(channel):
+    source = Wires(channel)
+    async with Answer(source, method="HEAD") as exchange:
+        assert exchange.status == 200
+        assert exchange.headers["tidegate-stream-id"]
+        assert source.cursors == []
+
+
+@pytest.mark.parametrize(
+    ("error", "accept", "status", "code"),
+    [
+        (OpeningDenied(403, "access_denied", "no"), b"text/event-stream", 403, b"access_denied"),
+        (OpeningDenied(400, "unknown_namespace", "no"), b"*/*", 400, b"unknown_namespace"),
+        (OpeningRefused("broker_unavailable", "away"), b"*/*", 503, b"broker_unavailable"),
+        (
+            OpeningRefused("broker_unavailable", "away"),
+            b"text/event-stream",
+            200,
+            b"broker_unavailable",
+        ),
+    ],
+)
+async def test_what_it_refuses_is_answered(channel, error, accept, status, code):
+    async with Answer(Wires(channel, error), headers=[(b"Accept", accept)]) as exchange:
+        assert exchange.status == status
+        assert code in exchange.body
+        assert exchange.complete
+    assert channel.statistics().subscribers == 0
+
+
+async def test_a_drain_that_begins_while_it_opens_refuses_the_stream(channel):
+    source = Wires(channel, drain=Drain())
+    source.gate.clear()
+    exchange = Exchange(headers=[(b"Accept", b"*/*")])
+    task = exchange.start(EventStream(source, exchange.request))
+    await eventually(lambda: source.cursors)
+    await source.drain.drain()
+    source.gate.set()
+    await asyncio.wait_for(task, 20)
+    assert exchange.status == 503
+    assert channel.statistics().subscribers == 0
+
+
+async def test_cancellation_while_it_opens_leaves_nothing(channel):
+    source = Wires(channel)
+    source.gate.clear()
+    exchange = Exchange()
+    task = exchange.start(EventStream(source, exchange.request))
+    await eventually(lambda: source.cursors)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert channel.statistics().subscribers == 0
+
+
+@pytest.mark.parametrize("given", [True, False])
+async def test_its_drain_is_the_streams_unless_another_is_given(channel, given):
+    own, other = Drain(), Drain()
+    extra = {"drain": other} if given else {}
+    async with Answer(Wires(channel, drain=own), extra=extra):
+        assert (own.open_streams, other.open_streams) == ((0, 1) if given else (1, 0))
 
 
 # -- under real servers --------------------------------------------------------------------

@@ -9,15 +9,25 @@ if TYPE_CHECKING:
     from tidegate.gateway.events import GatewayEvent
     from tidegate.gateway.gateway import Gateway
     from tidegate.gateway.namespaces import Namespace
+    from tidegate.gateway.publishing import Publishable, Published
     from tidegate.gateway.subscription import GatewaySubscription
 
-__all__ = ["Gateway", "GatewayEvent", "GatewaySubscription", "Namespace"]
+__all__ = [
+    "Gateway",
+    "GatewayEvent",
+    "GatewaySubscription",
+    "Namespace",
+    "Publishable",
+    "Published",
+]
 
 _HOMES: Final = {
     "Gateway": "tidegate.gateway.gateway",
     "GatewayEvent": "tidegate.gateway.events",
     "GatewaySubscription": "tidegate.gateway.subscription",
     "Namespace": "tidegate.gateway.namespaces",
+    "Publishable": "tidegate.gateway.publishing",
+    "Published": "tidegate.gateway.publishing",
 }
 
 

@@ -295,7 +295,7 @@ class LocalChannel:
             while self._next_job() is not None:
                 pause = min(_MAX_PAUSE, READ_PAUSE * 2**failures) if failures else READ_PAUSE
                 # Again, since the timers of some event loops are early by a moment.
-                while (left := self._last_read + pause - self._monotonic()) > 0:
+                while (left := self._last_read + pause - self._monotonic()) > 0:  # noqa: ASYNC110
                     await asyncio.sleep(left)
                 job = self._next_job()
                 if job is None:

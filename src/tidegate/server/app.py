@@ -13,13 +13,15 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from tidegate.config import Config
+from tidegate.gateway import Gateway
 from tidegate.server.guard import Guard
 from tidegate.server.pages import index_page, login_page
 from tidegate.server.tokens import COOKIE, TokenCheck
 from tidegate.sessions import Sessions
-from tidegate.sessions.bodies import BodyTooLarge, BodyTooSlow, read_body
 from tidegate.stream import EXPOSED_HEADERS, STATE_KEY, Drain
 from tidegate.stream.answers import by_method, error_answer, json_answer, json_errors
+from tidegate.stream.bodies import BodyTooLarge, BodyTooSlow, read_body
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -30,35 +32,48 @@ __all__ = ["create_app"]
 
 _LOOPBACK_ORIGIN: Final = r"https?://(localhost|[a-z0-9.-]+\.localhost|127\.[0-9.]+|\[::1\])(:\d+)?"
 _LOGIN_BYTES: Final = 4096
+_GATEWAY_FEATURES: Final = ("channels", "channel_history", "channel_snapshots")
 
 
 def create_app(settings: ServerSettings) -> Starlette:
-    """Make the application: sessions, health, the guard. It serves one lifespan.
+    """Make the application: sessions, channels, health, the guard. It serves one lifespan.
 
     Args:
         settings: what the server was told.
 
     Returns:
-        An ASGI application. Its ``state`` has ``sessions``, the `Sessions`, and
-        ``drain``, the `Drain` that ends all streams on SIGTERM and SIGINT.
+        An ASGI application. Its ``state`` has ``sessions``, the `Sessions`, ``gateway``,
+        the `Gateway`, and ``drain``, the `Drain` that ends all streams of both on SIGTERM
+        and SIGINT.
+
+    Raises:
+        ConfigError: there is no such broker.
     """
-    drain = Drain(seconds=settings.drain_seconds)
+    drain = Drain(seconds=settings.drain_seconds, retry_ms=settings.gateway.retry_ms)
     sessions = Sessions(
         max_sessions=settings.max_sessions,
         idle_seconds=settings.idle_seconds,
         ring_size=settings.event_ring_size,
+        features=_GATEWAY_FEATURES,
+        refusal=settings.refusal,
         drain=drain,
+    )
+    gateway = Gateway.from_config(
+        Config(gateway=settings.gateway, namespaces=settings.namespaces),
+        refusal=settings.refusal,
+        drain=drain,
+        open_to_all=settings.dev,
     )
     token = None if settings.token is None else TokenCheck(settings.token)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[dict[str, Any]]:
-        # In this order: the streams end before the sessions do.
-        async with sessions, drain:
+        # In this order: the streams end before the sessions do, and before the broker stops.
+        async with sessions, gateway, drain:
             yield {STATE_KEY: drain}
 
     app = Starlette(
-        routes=[*sessions.routes, *_routes(drain, token)],
+        routes=[*_routes(gateway, drain, token), *gateway.routes, *sessions.routes],
         middleware=[
             *_cors(settings),
             Middleware(Guard, settings=settings, token=token),
@@ -68,11 +83,12 @@ def create_app(settings: ServerSettings) -> Starlette:
     )
     app.router.redirect_slashes = False
     app.state.sessions = sessions
+    app.state.gateway = gateway
     app.state.drain = drain
     return app
 
 
-def _routes(drain: Drain, token: TokenCheck | None) -> list[Route]:
+def _routes(gateway: Gateway, drain: Drain, token: TokenCheck | None) -> list[Route]:
     async def index(_: Request) -> Response:
         return index_page()
 
@@ -82,6 +98,8 @@ def _routes(drain: Drain, token: TokenCheck | None) -> list[Route]:
     async def readyz(_: Request) -> Response:
         if drain.draining:
             return error_answer(503, "draining", "the server is shutting down")
+        if not gateway.node.available:
+            return error_answer(503, "broker_unavailable", "the broker cannot be reached")
         return json_answer({"status": "ready"})
 
     async def login_form(_: Request) -> Response:

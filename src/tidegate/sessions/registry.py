@@ -7,7 +7,7 @@ import logging
 import random
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -62,6 +62,7 @@ class Sessions:
             one, each report is a line in the log.
         snapshot: computes a session's state for a client that lost events; plain or
             async. It goes before the stored snapshot unless it returns ``None``.
+        features: what ``GET /capabilities`` names besides its own: what is served beside these.
         max_body_bytes: how large a request's body may be.
         heartbeat: see `EventStream`; so are ``retry_ms``, ``write_timeout`` and
             ``refusal``.
@@ -85,6 +86,7 @@ class Sessions:
         replay_budget_bytes: int = 8 * _MIB,
         on_diagnostic: SessionDiagnosticCallback | None = None,
         snapshot: SnapshotProvider | None = None,
+        features: Sequence[str] = (),
         max_body_bytes: int = _MIB,
         heartbeat: float = 15.0,
         retry_ms: int = 3000,
@@ -125,6 +127,7 @@ class Sessions:
         self._closed = False
         self._http = SessionRoutes(
             self,
+            features=features,
             max_body_bytes=max_body_bytes,
             stream_options={
                 "max_queued": None,

@@ -17,9 +17,7 @@ from tidegate.errors import (
     SessionNotFound,
     SnapshotConflict,
 )
-from tidegate.sessions.bodies import BodyInterrupted, BodyTooLarge, BodyTooSlow, read_body
 from tidegate.sessions.payloads import (
-    BadInput,
     parse_client_id,
     parse_create,
     parse_publish,
@@ -28,11 +26,13 @@ from tidegate.sessions.payloads import (
 from tidegate.sessions.publishing import publish_all
 from tidegate.stream import EventStream
 from tidegate.stream.answers import by_method, error_answer, json_answer, json_errors
+from tidegate.stream.bodies import BodyError, body_error_answer, read_body
 from tidegate.stream.cursor import MAX_QUEUED_RANGE, parse_max_queued
+from tidegate.stream.input import BadInput
 from tidegate.stream.refusal import retry_after
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from starlette.types import Receive, Scope, Send
 
@@ -70,6 +70,7 @@ class SessionRoutes:
 
     Args:
         sessions: whose.
+        features: what `FEATURES` is followed by.
         max_body_bytes: how large a request's body may be.
         stream_options: for every `EventStream`.
         rng: draws from [0, 1), for jitter.
@@ -79,11 +80,13 @@ class SessionRoutes:
         self,
         sessions: Sessions,
         *,
+        features: Sequence[str],
         max_body_bytes: int,
         stream_options: dict[str, Any],
         rng: Callable[[], float],
     ) -> None:
         self._sessions = sessions
+        self._features = (*FEATURES, *features)
         self._max_body_bytes = max_body_bytes
         self._stream_options = stream_options
         self._rng = rng
@@ -128,18 +131,8 @@ class SessionRoutes:
                 return error_answer(409, "snapshot_conflict", str(conflict))
             except SessionLimitExceeded as limit:
                 return error_answer(429, "session_limit", str(limit), retry_after(self._rng))
-            except BodyTooLarge:
-                error = f"the body is larger than {self._max_body_bytes} bytes"
-                # The connection stays: closed with bytes unread it would be reset, and the
-                # client might not see this answer.
-                return error_answer(413, "body_too_large", error)
-            except BodyInterrupted:
-                headers = {**retry_after(self._rng), "connection": "close"}
-                error = "the server is shutting down; come back later"
-                return error_answer(503, "draining", error, headers)
-            except BodyTooSlow:
-                error = "the body did not come in time"
-                return error_answer(408, "body_too_slow", error, {"connection": "close"})
+            except BodyError as error:
+                return body_error_answer(error, self._max_body_bytes, rng=self._rng)
             except ClientDisconnect:
                 # Nobody is there to read it.
                 return Response(status_code=400)
@@ -234,7 +227,7 @@ class SessionRoutes:
             "ringSize": self._sessions.ring_size,
             "maxSubscribers": self._sessions.max_subscribers,
         }
-        return json_answer({"v": 1, "features": FEATURES, "limits": limits})
+        return json_answer({"v": 1, "features": self._features, "limits": limits})
 
 
 def _summary(session: Session) -> dict[str, object]:

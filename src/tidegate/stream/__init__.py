@@ -15,7 +15,8 @@ except ImportError as error:
     raise MissingExtra("starlette", "server") from error
 
 from tidegate.stream.drain import STATE_KEY, Drain
-from tidegate.stream.event_stream import EXPOSED_HEADERS, EventStream, StreamSource
+from tidegate.stream.event_stream import EXPOSED_HEADERS, EventStream
+from tidegate.stream.opening import StreamSource, WireSource
 from tidegate.stream.refusal import refuse
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ __all__ = [
     "Drain",
     "EventStream",
     "StreamSource",
+    "WireSource",
     "refuse",
 ]
 

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["MAX_QUEUED_RANGE", "Cursor", "is_epoch", "parse_cursor", "parse_max_queued"]
+__all__ = [
+    "MAX_QUEUED_RANGE",
+    "Cursor",
+    "given_cursor",
+    "is_epoch",
+    "parse_cursor",
+    "parse_max_queued",
+]
 
 MAX_QUEUED_RANGE: Final = (16, 2048)
 """What ``?maxQueued`` may ask for: the least and the most live frames that may wait."""
@@ -38,6 +45,17 @@ def is_epoch(text: str) -> bool:
     return _EPOCH.fullmatch(text) is not None
 
 
+def given_cursor(header: bytes | None, query: str | None) -> str | None:
+    """Return what a request gives as its cursor: the header, unless empty, else the query.
+
+    Args:
+        header: the raw value of ``Last-Event-ID``. Browsers send it as UTF-8, whatever a
+            framework decodes headers as.
+        query: the value of ``?lastEventId=``.
+    """
+    return (header or b"").decode("utf-8", "replace") or query or None
+
+
 def parse_cursor(
     header: bytes | None = None,
     query: str | None = None,
@@ -58,9 +76,8 @@ def parse_cursor(
             be an epoch becomes ``""``, which is nobody's.
         epoch_query: the same from ``?epoch=``, for want of the header.
     """
-    # Browsers send the id as UTF-8, whatever the framework decodes headers as.
-    given = (header or b"").decode("utf-8", "replace") or query or ""
-    if not given:
+    given = given_cursor(header, query)
+    if given is None:
         return Cursor()
     digits, epoch = given, None
     if "-" in given:

@@ -13,7 +13,7 @@ from tidegate.stream.frames import HEARTBEAT, control_bytes
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from tidegate.stream.feed import Feed
+    from tidegate.stream.feed import WireFeed
     from tidegate.stream.transport import TransportExtension
 
 __all__ = ["Delivery"]
@@ -67,7 +67,7 @@ class Delivery:
 
     def __init__(
         self,
-        feed: Feed,
+        feed: WireFeed,
         send: Callable[[dict[str, Any]], Awaitable[None]],
         *,
         transport: TransportExtension | None,
@@ -110,8 +110,7 @@ class Delivery:
             Exception: what ``send`` raised, unless it was an `OSError`, which only means
                 that the client is gone.
         """
-        subscription = self._feed.subscription
-        subscription.on_ready = self._on_ready
+        self._feed.on_ready = self._on_ready
         self._timer = self._loop.call_later(min(self._heartbeat, self._write_timeout), self._tick)
         try:
             async with self._scope:
@@ -132,7 +131,7 @@ class Delivery:
         finally:
             self._stopped = True
             self._timer.cancel()
-            subscription.on_ready = None
+            self._feed.on_ready = None
 
     # -- what others may ask of it -------------------------------------------------------
 
@@ -141,7 +140,7 @@ class Delivery:
         # Behind the last byte servers call every client gone.
         if not self._stopped and not self._complete:
             self._stopped = True
-            self._feed.subscription.abort()
+            self._feed.abort()
             self._interrupt()
 
     def farewell(self, frame: bytes, seconds: float) -> None:
@@ -192,15 +191,14 @@ class Delivery:
                 await self._wait()
 
     async def _wait(self) -> None:
-        subscription = self._feed.subscription
-        armed = subscription.arm()
+        armed = self._feed.arm()
         assert armed  # noqa: S101 - no suspension point since nothing was found to wait
         self._waiter = self._loop.create_future()
         try:
             await self._waiter
         finally:
             self._waiter = None
-            subscription.disarm()
+            self._feed.disarm()
 
     async def _write(self, message: dict[str, Any]) -> None:
         self._beat_due = False
@@ -229,7 +227,7 @@ class Delivery:
     # -- being woken ---------------------------------------------------------------------
 
     def _on_ready(self) -> None:
-        if self._feed.subscription.evicted and not self._evicted:
+        if self._feed.evicted and not self._evicted:
             self._evicted = True
             if self._blocked():
                 # Its frame could only queue up behind what the client does not read.
@@ -274,7 +272,7 @@ class Delivery:
             limit = self._writing_since + self._write_timeout
             if now >= limit:
                 self.cut()
-                self._feed.subscription.evict("write_timeout")
+                self._feed.evict("write_timeout")
                 return
             # A write that ends right now is followed by a heartbeat no earlier than that.
             later = min(limit, now + self._heartbeat)

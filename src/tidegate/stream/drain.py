@@ -134,6 +134,10 @@ class Drain:
             if not await self._all_ended(_SETTLE_SECONDS):
                 _log.warning("streams that did not end in time: %d", len(self._streams))
 
+    async def __call__(self) -> None:
+        """The same as `drain`: what has a drain as its attribute is drained by calling that."""
+        await self.drain()
+
     def cut(self) -> None:
         """Cut every open stream, without a word to its client."""
         for stream in list(self._streams):

@@ -1,4 +1,4 @@
-"""`EventStream`: a channel as the response of any Starlette or FastAPI route."""
+"""`EventStream`: channels as the response of any Starlette or FastAPI route."""
 
 from __future__ import annotations
 
@@ -7,17 +7,24 @@ import logging
 import random
 import time
 import uuid
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from starlette.responses import Response
 
 from tidegate.channel import Channel
-from tidegate.errors import SubscriberLimitExceeded
-from tidegate.stream.cursor import Cursor, is_epoch, parse_cursor
+from tidegate.stream.answers import error_answer
+from tidegate.stream.cursor import Cursor, given_cursor, parse_cursor
 from tidegate.stream.delivery import Delivery
 from tidegate.stream.drain import Drain, drain_of
-from tidegate.stream.feed import Feed
 from tidegate.stream.frames import jittered, retry_bytes
+from tidegate.stream.opening import (
+    ChannelOpener,
+    OpeningDenied,
+    OpeningRefused,
+    StreamSource,
+    WireOpener,
+    WireSource,
+)
 from tidegate.stream.refusal import SSE_HEADERS, RefusalForm, refuse
 from tidegate.stream.transport import transport_of
 
@@ -28,36 +35,34 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import Receive, Scope, Send
 
-__all__ = ["EXPOSED_HEADERS", "EventStream", "StreamSource", "cursor_of"]
+    from tidegate.channel.frames import StreamErrorKind
+    from tidegate.stream.opening import Opener
+
+__all__ = ["EXPOSED_HEADERS", "EventStream", "cursor_of", "raw_cursor_of"]
 
 EXPOSED_HEADERS: Final = ("Last-Event-ID", "Tidegate-Epoch", "Tidegate-Stream-Id")
 """Response headers that a browser shows to scripts of another origin only if told to."""
 
 _log = logging.getLogger("tidegate.stream")
 
-
-class StreamSource(Protocol):
-    """What has a channel to stream, such as a session."""
-
-    @property
-    def channel(self) -> Channel:
-        """The channel."""
+_DRAINING: Final = "the server is shutting down; come back later"
 
 
 class EventStream(Response):
-    """Streams a channel to one client as Server-Sent Events, with resume.
+    """Streams a channel, or several, to one client as Server-Sent Events, with resume.
 
     Return it from a route. The cursor is read from the request (``Last-Event-ID``, else
     ``?lastEventId=``); a client without one gets live events only. The client is
     subscribed when the response is sent and released when that ends, however it ends: at
     the channel's end, by eviction, disconnect, drain or cancellation.
 
-    A client that cannot be served now (``max_subscribers``, a drain) is refused in the
-    form that its kind understands; see `tidegate.stream.refusal.refuse`. ``HEAD`` gets
-    the same head, and takes no place.
+    A client that cannot be served now (``max_subscribers``, a drain, a broker that is away)
+    is refused in the form that its kind understands; see `tidegate.stream.refusal.refuse`.
+    ``HEAD`` gets the same head, and takes no place.
 
     Args:
-        source: a `Channel`, or what has one as ``channel``.
+        source: a `Channel`, what has one as ``channel``, or a gateway's subscription, which
+            says by itself where a client without a cursor starts.
         request: the request to answer.
         max_queued: live frames that may wait for this client; ``None``: as the channel
             says.
@@ -66,9 +71,10 @@ class EventStream(Response):
         write_timeout: seconds that one write may be blocked before the client is evicted.
         ids: ``"plain"``: ids are numbers; ``"epoch"``: they are ``<epoch>-<number>``,
             with which a native EventSource notices a restart; ``"auto"``: plain, unless
-            the request says ``?ids=epoch``.
-        drain: what ends the stream when the process is to stop; by default the one in
-            the application's lifespan state, if any.
+            the request says ``?ids=epoch``. Not for a gateway's subscription: its ids are
+            cursors.
+        drain: what ends the stream when the process is to stop; by default the one of
+            the source, else the one in the application's lifespan state, if any.
         headers: further response headers.
         refusal: ``"status"`` refuses every client by the plain status.
         background: run after the stream's end.
@@ -76,7 +82,7 @@ class EventStream(Response):
         clock: the time in seconds since 1970.
 
     Raises:
-        TypeError: ``source`` neither is nor has a channel.
+        TypeError: ``source`` is none of these.
         ValueError: a duration is not positive, or the channel's epoch has characters
             that may not stand in an id.
     """
@@ -85,7 +91,7 @@ class EventStream(Response):
 
     def __init__(
         self,
-        source: Channel | StreamSource,
+        source: Channel | StreamSource | WireSource,
         request: Request,
         *,
         max_queued: int | None = 256,
@@ -100,23 +106,13 @@ class EventStream(Response):
         rng: Callable[[], float] = random.random,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        channel = source if isinstance(source, Channel) else getattr(source, "channel", None)
-        if not isinstance(channel, Channel):
-            raise TypeError(f"a stream's source must be or have a Channel, not {source!r}")
         if heartbeat <= 0 or write_timeout <= 0:
             raise ValueError("heartbeat and write_timeout must be positive, in seconds")
-        if not is_epoch(channel.epoch):
-            raise ValueError("an epoch that goes into ids must be 1 to 128 of A-Z a-z 0-9 . _ ~ -")
-        self._channel = channel
-        self._cursor = cursor_of(request)
-        if ids == "auto":
-            ids = "epoch" if request.query_params.get("ids") == "epoch" else "plain"
-        self._prefix = f"{channel.epoch}-".encode("ascii") if ids == "epoch" else b""
-        self._max_queued = max_queued
+        self._opener = _opener(source, request, ids=ids, max_queued=max_queued)
         self._heartbeat = heartbeat
         self._retry_ms = retry_ms
         self._write_timeout = write_timeout
-        self._drain = drain
+        self._drain = self._opener.drain if drain is None else drain
         self._refusal = refusal
         self._rng = rng
         self._clock = clock
@@ -128,7 +124,7 @@ class EventStream(Response):
             {
                 **{name.lower(): value for name, value in (headers or {}).items()},
                 **SSE_HEADERS,
-                "tidegate-epoch": channel.epoch,
+                **self._opener.headers,
                 "tidegate-stream-id": self.stream_id,
             }
         )
@@ -137,8 +133,7 @@ class EventStream(Response):
         """Answer the request: the ASGI face of a response."""
         drain = drain_of(scope) if self._drain is None else self._drain
         if drain is not None and drain.draining:
-            error = "the server is shutting down; come back later"
-            await self._refuse(scope, "draining", error)(scope, receive, send)
+            await self._refuse(scope, "draining", _DRAINING)(scope, receive, send)
         elif scope["method"] == "HEAD":
             await send(self._start())
             await send({"type": "http.response.body", "body": b"", "more_body": False})
@@ -152,22 +147,28 @@ class EventStream(Response):
     ) -> None:
         try:
             # Not before: a response that is never sent must not hold a place.
-            subscription = self._channel.subscribe(
-                last_event_id=self._cursor.last_event_id,
-                epoch=self._cursor.epoch,
-                max_queued=self._max_queued,
-            )
-        except SubscriberLimitExceeded as limit:
-            await self._refuse(scope, "subscriber_limit", str(limit))(scope, receive, send)
+            opened = await self._opener.open()
+        except OpeningRefused as refused:
+            await self._refuse(scope, refused.kind, refused.error)(scope, receive, send)
             return
-        if self._cursor.last_event_id is None:
-            # Where a live stream starts: a client that is cut before its first event can
-            # come back to this place, and misses nothing.
-            start = b"%b%d" % (self._prefix, self._channel.last_event_id)
-            self.raw_headers.append((b"last-event-id", start))
-        _log.debug("stream %s of %r begins", self.stream_id, self._channel.name)
+        except OpeningDenied as denied:
+            answer = error_answer(denied.status, denied.code, denied.error)
+            await answer(scope, receive, send)
+            return
+        feed = opened.feed
+        # No suspension point from here to the try below.
+        if drain is not None and drain.draining:
+            # It has begun meanwhile and does not know of this stream.
+            feed.abort()
+            await self._refuse(scope, "draining", _DRAINING)(scope, receive, send)
+            return
+        if opened.stream_id is not None:
+            self.stream_id = self.headers["tidegate-stream-id"] = opened.stream_id
+        for name, value in opened.headers.items():
+            self.headers[name] = value
+        _log.debug("stream %s begins", self.stream_id)
         delivery = Delivery(
-            Feed(subscription, self._prefix),
+            feed,
             send,
             transport=transport_of(scope),
             name=self.stream_id,
@@ -184,11 +185,11 @@ class EventStream(Response):
         finally:
             # All that matters first, and without a suspension point: under cancellation
             # the await below may not get its turn.
-            subscription.abort()
+            feed.abort()
             if drain is not None:
                 drain.discard(delivery)
             listener.cancel()
-            _log.debug("stream %s ends: %s", self.stream_id, subscription.statistics())
+            _log.debug("stream %s ends: %s", self.stream_id, feed.statistics())
             await asyncio.wait([listener])
 
     def _start(self) -> dict[str, Any]:
@@ -198,17 +199,19 @@ class EventStream(Response):
             "headers": self.raw_headers,
         }
 
-    def _refuse(
-        self, scope: Scope, kind: Literal["draining", "subscriber_limit"], error: str
-    ) -> Response:
+    def _refuse(self, scope: Scope, kind: StreamErrorKind, error: str) -> Response:
         return refuse(scope, kind, error, form=self._refusal, rng=self._rng, clock=self._clock)
+
+
+def raw_cursor_of(request: Request) -> str | None:
+    """Return what a request gives as its cursor, unchecked; ``None`` if nothing."""
+    return given_cursor(_raw_header(request), request.query_params.get("lastEventId"))
 
 
 def cursor_of(request: Request) -> Cursor:
     """Read a request's cursor; one that is none leaves a breadcrumb in the log."""
-    headers: list[tuple[bytes, bytes]] = request.scope["headers"]
     cursor = parse_cursor(
-        next((value for name, value in headers if name == b"last-event-id"), None),
+        _raw_header(request),
         request.query_params.get("lastEventId"),
         epoch_header=request.headers.get("tidegate-epoch"),
         epoch_query=request.query_params.get("epoch"),
@@ -216,6 +219,33 @@ def cursor_of(request: Request) -> Cursor:
     if cursor.rejected is not None:
         _log.warning("ignored a cursor that is none, live events only: %s", cursor.rejected)
     return cursor
+
+
+def _raw_header(request: Request) -> bytes | None:
+    headers: list[tuple[bytes, bytes]] = request.scope["headers"]
+    return next((value for name, value in headers if name == b"last-event-id"), None)
+
+
+def _opener(
+    source: object,
+    request: Request,
+    *,
+    ids: Literal["auto", "plain", "epoch"],
+    max_queued: int | None,
+) -> Opener:
+    channel = source if isinstance(source, Channel) else getattr(source, "channel", None)
+    if isinstance(channel, Channel):
+        if ids == "auto":
+            ids = "epoch" if request.query_params.get("ids") == "epoch" else "plain"
+        return ChannelOpener(
+            channel, cursor_of(request), with_epoch=ids == "epoch", max_queued=max_queued
+        )
+    if isinstance(source, WireSource):
+        return WireOpener(source, raw_cursor_of(request), max_queued)
+    raise TypeError(
+        f"a stream's source must be or have a Channel, or be a gateway's subscription, "
+        f"not {source!r}"
+    )
 
 
 async def _listen(receive: Receive, delivery: Delivery) -> None:

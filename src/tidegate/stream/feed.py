@@ -2,38 +2,92 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from tidegate.channel.names import REPLAY_COMPLETE
 from tidegate.stream.frames import event_bytes
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tidegate.channel import ChannelSubscription
+    from tidegate.channel.frames import EvictionReason
 
-__all__ = ["Feed"]
+__all__ = ["Feed", "WireFeed"]
 
 
-class Feed:
-    """A subscription, read as ready SSE frames. Nothing here waits or writes.
+class WireFeed(Protocol):
+    """A subscription as a wire reads it: ready bytes, and no suspension point.
 
-    Args:
-        subscription: what to read; the feed aborts it where a wire must end.
-        prefix: what goes before the number in ``id:`` lines.
-
-    Attributes:
-        subscription: what it was made with.
+    Everything is called on the event loop, and nothing waits.
     """
 
-    __slots__ = ("_prefix", "subscription")
-
-    def __init__(self, subscription: ChannelSubscription, prefix: bytes = b"") -> None:
-        self.subscription = subscription
-        self._prefix = prefix
+    on_ready: Callable[[], None] | None
+    """Called when an armed feed has something to read, and whenever the end comes. It is called
+    inside other calls of the subscription: it must be cheap and must not raise."""
 
     @property
     def done(self) -> bool:
         """Nothing waits, and nothing more will come."""
-        return self.subscription.ended
+
+    @property
+    def evicted(self) -> bool:
+        """The subscriber was cut; its eviction frame is the last of what waits."""
+
+    def chunk(self) -> bytes:
+        """Return the next batch of whole frames; empty when nothing waits."""
+
+    def rest(self) -> bytes:
+        """Return what waits at this moment, bounded, as whole frames."""
+
+    def arm(self) -> bool:
+        """Say that the wire waits; ``False`` when something is there already or has ended."""
+
+    def disarm(self) -> None:
+        """Say that the wire does not wait any more."""
+
+    def evict(self, reason: EvictionReason) -> None:
+        """Cut the subscriber for a reason that only its wire knows."""
+
+    def abort(self) -> None:
+        """Drop what waits and end now. Idempotent."""
+
+    def statistics(self) -> object:
+        """Return the counters at this moment, to be logged."""
+
+
+class Feed:
+    """A channel's subscription, read as ready SSE frames.
+
+    Args:
+        subscription: what to read; the feed aborts it where a wire must end.
+        prefix: what goes before the number in ``id:`` lines.
+    """
+
+    __slots__ = ("_prefix", "_subscription")
+
+    def __init__(self, subscription: ChannelSubscription, prefix: bytes = b"") -> None:
+        self._subscription = subscription
+        self._prefix = prefix
+
+    @property
+    def on_ready(self) -> Callable[[], None] | None:
+        """See `ChannelSubscription.on_ready`."""
+        return self._subscription.on_ready
+
+    @on_ready.setter
+    def on_ready(self, callback: Callable[[], None] | None) -> None:
+        self._subscription.on_ready = callback
+
+    @property
+    def done(self) -> bool:
+        """Nothing waits, and nothing more will come."""
+        return self._subscription.ended
+
+    @property
+    def evicted(self) -> bool:
+        """See `ChannelSubscription.evicted`."""
+        return self._subscription.evicted
 
     def chunk(self) -> bytes:
         """Return the next batch of whole frames; empty when nothing waits.
@@ -41,7 +95,7 @@ class Feed:
         Where a replay stopped at its budget the feed ends behind ``replay_complete``:
         the client resumes at its cursor, so that nothing is lost.
         """
-        subscription = self.subscription
+        subscription = self._subscription
         prefix = self._prefix
         frames: list[bytes] = []
         for event in subscription.take():
@@ -57,3 +111,23 @@ class Feed:
         while chunk := self.chunk():
             chunks.append(chunk)
         return b"".join(chunks)
+
+    def arm(self) -> bool:
+        """See `ChannelSubscription.arm`."""
+        return self._subscription.arm()
+
+    def disarm(self) -> None:
+        """See `ChannelSubscription.disarm`."""
+        self._subscription.disarm()
+
+    def evict(self, reason: EvictionReason) -> None:
+        """See `ChannelSubscription.evict`."""
+        self._subscription.evict(reason)
+
+    def abort(self) -> None:
+        """See `ChannelSubscription.abort`."""
+        self._subscription.abort()
+
+    def statistics(self) -> object:
+        """See `ChannelSubscription.statistics`."""
+        return self._subscription.statistics()

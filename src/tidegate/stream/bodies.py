@@ -3,28 +3,46 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Final
 
+from tidegate.stream.answers import error_answer
+from tidegate.stream.refusal import retry_after
+
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from starlette.requests import Request
+    from starlette.responses import Response
 
-    from tidegate.stream import Drain
+    from tidegate.stream.drain import Drain
 
-__all__ = ["BodyInterrupted", "BodyTooLarge", "BodyTooSlow", "read_body"]
+__all__ = [
+    "BodyError",
+    "BodyInterrupted",
+    "BodyTooLarge",
+    "BodyTooSlow",
+    "body_error_answer",
+    "read_body",
+]
 
 _SECONDS: Final = 30.0
 
 
-class BodyTooLarge(Exception):
+class BodyError(Exception):
+    """The body was not read."""
+
+
+class BodyTooLarge(BodyError):
     """The body is larger than allowed."""
 
 
-class BodyInterrupted(Exception):
+class BodyInterrupted(BodyError):
     """The process is to stop; the rest of the body is not awaited."""
 
 
-class BodyTooSlow(Exception):
+class BodyTooSlow(BodyError):
     """The body did not come in time."""
 
 
@@ -87,3 +105,25 @@ async def read_body(
         if drain is not None:
             drain.discard(reading)
     return b"".join(chunks)
+
+
+def body_error_answer(
+    error: BodyError, limit: int, *, rng: Callable[[], float] = random.random
+) -> Response:
+    """Say to the client why its body was not read.
+
+    Args:
+        error: why.
+        limit: the most bytes that it may have.
+        rng: draws from [0, 1), for jitter.
+    """
+    if isinstance(error, BodyTooLarge):
+        # The connection stays: closed with bytes unread it would be reset, and the
+        # client might not see this answer.
+        return error_answer(413, "body_too_large", f"the body is larger than {limit} bytes")
+    if isinstance(error, BodyInterrupted):
+        headers = {**retry_after(rng), "connection": "close"}
+        sentence = "the server is shutting down; come back later"
+        return error_answer(503, "draining", sentence, headers)
+    sentence = "the body did not come in time"
+    return error_answer(408, "body_too_slow", sentence, {"connection": "close"})

@@ -4,8 +4,14 @@ import pytest
 from starlette.requests import ClientDisconnect, Request
 
 from tests.stream.driver import make_scope
-from tidegate.sessions.bodies import BodyInterrupted, BodyTooLarge, BodyTooSlow, read_body
 from tidegate.stream import Drain
+from tidegate.stream.bodies import (
+    BodyInterrupted,
+    BodyTooLarge,
+    BodyTooSlow,
+    body_error_answer,
+    read_body,
+)
 
 
 def request_of(*chunks, length=None, ends=True):
@@ -78,3 +84,18 @@ async def test_a_body_that_was_read_is_forgotten_by_the_drain():
     drain = Drain()
     assert await read_body(request_of(b"ab"), 4, drain=drain) == b"ab"
     assert drain.open_streams == 0
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (BodyTooLarge(), 413, b"body_too_large"),
+        (BodyInterrupted(), 503, b"draining"),
+        (BodyTooSlow(), 408, b"body_too_slow"),
+    ],
+)
+def test_each_failure_has_its_answer(error, status, code):
+    answer = body_error_answer(error, 10, rng=lambda: 0.0)
+    assert answer.status_code == status
+    assert code in answer.body
+    assert answer.headers.get("retry-after") == ("10" if status == 503 else None)
