@@ -41,6 +41,14 @@ bench: venv ## measure, print tables, write bench/results/latest.json
 bench-quick: venv ## the same with small numbers: does it run, not how fast
 	$(PY) -m bench.run --quick $(ARGS)
 
+.PHONY: storm
+storm: venv ## 5,000 clients of one channel come back together: what they get, and what it costs
+	$(PY) scripts/check_storm.py $(ARGS)
+
+.PHONY: catch-up
+catch-up: venv ## a client on a slow link catches up with 100,000 events: what it gets and costs
+	$(PY) scripts/check_catch_up.py $(ARGS)
+
 .PHONY: fmt
 fmt: venv ## format, and fix what ruff can fix
 	$(PY) -m ruff format .
@@ -75,7 +83,7 @@ lock: venv ## pin the newest tools that pyproject.toml allows
 
 .PHONY: clean
 clean: ## remove .venv and everything else that was made here
-	rm -rf .venv .bootstrap.lock .coverage .coverage.* htmlcov mutants dist build
+	rm -rf .venv tests/interop/node_modules .bootstrap.lock .coverage .coverage.* htmlcov mutants dist build
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache bench/results
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -84,4 +92,4 @@ venv:
 	@scripts/bootstrap.sh
 
 venv-browser:
-	@scripts/bootstrap.sh browser curl
+	@scripts/bootstrap.sh browser curl npm

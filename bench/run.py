@@ -8,7 +8,14 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench import channel_fanout, channel_publish
+from bench import (
+    channel_fanout,
+    channel_publish,
+    cursor,
+    gateway_fanout,
+    gateway_latency,
+    gateway_publish,
+)
 from bench.harness import Benchmark, Options, environment, render
 
 if TYPE_CHECKING:
@@ -16,7 +23,14 @@ if TYPE_CHECKING:
 
 __all__ = ["BENCHMARKS", "main"]
 
-BENCHMARKS: tuple[Benchmark, ...] = (channel_publish.BENCHMARK, channel_fanout.BENCHMARK)
+BENCHMARKS: tuple[Benchmark, ...] = (
+    channel_publish.BENCHMARK,
+    channel_fanout.BENCHMARK,
+    cursor.BENCHMARK,
+    gateway_publish.BENCHMARK,
+    gateway_latency.BENCHMARK,
+    gateway_fanout.BENCHMARK,
+)
 
 LATEST = Path(__file__).resolve().parent / "results" / "latest.json"
 

@@ -1,22 +1,26 @@
 #!/bin/sh
 # Makes .venv and puts into it what the Makefile's targets need. Quick when nothing has changed.
 #
-#   scripts/bootstrap.sh [browser] [curl]
+#   scripts/bootstrap.sh [browser] [curl] [npm]
 #
-# The words name what a target needs from the system beside Python. On Debian and Ubuntu a missing
-# one is installed by apt; elsewhere the script says what is missing and ends with 1.
+# The words name what a target needs beside Python. `browser` and `curl` are the system's: on Debian
+# and Ubuntu a missing one is installed by apt; elsewhere the script says what is missing and ends
+# with 1. `npm` are the packages that tests/interop/package-lock.json pins; node itself is a Python
+# package, so that it is the same one everywhere.
 #
 #   PYTHON=/path/to/python3   the interpreter to make .venv with (any CPython >= 3.11)
 #   TIDEGATE_NO_APT=1         install no system package, only say what is missing
 #
-# pip is left as it is configured: its index, proxies and certificates come from its own
-# configuration and environment.
+# pip and npm are left as they are configured: their index, proxies and certificates come from their
+# own configuration and environment.
 set -eu
 cd "$(dirname "$0")/.."
 
 VENV=.venv
 LOCK=requirements/dev.txt
 STAMP=$VENV/.tidegate-stamp
+INTEROP=tests/interop
+INTEROP_STAMP=$INTEROP/node_modules/.tidegate-stamp
 
 say() { printf 'bootstrap: %s\n' "$*" >&2; }
 die() { say "$*"; exit 1; }
@@ -164,20 +168,40 @@ install_python_side() {
     say "ready"
 }
 
+# --- clients of other makes ----------------------------------------------------------------------
+
+interop_fingerprint() {
+    cat "$INTEROP/package.json" "$INTEROP/package-lock.json" | cksum
+}
+
+interop_fresh() {
+    [ -z "$NPM" ] || { [ -r "$INTEROP_STAMP" ] && [ "$(cat "$INTEROP_STAMP")" = "$(interop_fingerprint)" ]; }
+}
+
+install_interop() {
+    say "installing the pinned packages of $INTEROP"
+    "$VENV/bin/npm" ci --prefix "$INTEROP" --ignore-scripts --no-audit --no-fund --loglevel=error >&2 ||
+        die "npm could not install the packages of $INTEROP (see above)"
+    interop_fingerprint >"$INTEROP_STAMP.new"
+    mv "$INTEROP_STAMP.new" "$INTEROP_STAMP"
+}
+
 # --- what was asked for ------------------------------------------------------------------------
 
+NPM=
 for need in "$@"; do
     case "$need" in
         browser) need_browser ;;
         curl) need_curl ;;
+        npm) NPM=1 ;;
         *) die "unknown word: $need" ;;
     esac
 done
 
-fresh && exit 0
+fresh && interop_fresh && exit 0
 if command -v flock >/dev/null 2>&1; then
     exec 9>.bootstrap.lock
     flock -w 900 9 || die "another bootstrap has held .bootstrap.lock for 15 minutes"
-    fresh && exit 0
 fi
-install_python_side
+fresh || install_python_side
+interop_fresh || install_interop

@@ -92,7 +92,7 @@ def run(command, cwd, **variables):
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    """``tidegate serve`` as in the README, at a free port, with what its shell fences publish."""
+    """``tidegate serve --dev``, at a free port, with what the pages' shell fences publish."""
     commands = [
         line
         for fence in ALL
@@ -100,7 +100,7 @@ def server(tmp_path_factory):
         for line in fence.text.splitlines()
         if line.startswith(("tidegate pipe", "tidegate publish"))
     ]
-    with serve_process() as url:
+    with serve_process("--dev") as url:
         for command in commands:
             run(argv(command), tmp_path_factory.mktemp("publisher"), TIDEGATE_URL=str(url))
         yield str(url)
@@ -223,6 +223,18 @@ def test_tail_shows_what_pipe_published(server, tmp_path):
         process.send_signal(signal.SIGINT)
         process.wait(timeout=TIMEOUT)
         process.stdout.close()
+
+
+def test_tail_shows_what_was_published_to_the_channels_of_the_readme(server, tmp_path):
+    command = next(
+        line
+        for fence in fences(ROOT / "README.md")
+        if fence.language == "sh"
+        for line in fence.text.splitlines()
+        if line.startswith("tidegate tail room:1")
+    )
+    shown = run([*argv(command), "--count", "1"], tmp_path, TIDEGATE_URL=server)
+    assert 'room:1 said {"text":"hello"}' in shown
 
 
 def test_every_make_target_that_a_page_names_exists():

@@ -19,7 +19,15 @@ from tidegate.channel import (
 from tidegate.errors import TidegateError
 
 if TYPE_CHECKING:
-    from tidegate.client import EventSchema, SessionView, connect, connect_sync
+    from tidegate.client import (
+        ChannelView,
+        EventSchema,
+        Publisher,
+        SessionView,
+        connect,
+        connect_sync,
+    )
+    from tidegate.gateway import Gateway, GatewayEvent, GatewaySubscription, Namespace
     from tidegate.sessions import Sessions
     from tidegate.stream import Drain, EventStream
 
@@ -28,9 +36,15 @@ __all__ = [
     "ChannelEvent",
     "ChannelStatistics",
     "ChannelSubscription",
+    "ChannelView",
     "Drain",
     "EventSchema",
     "EventStream",
+    "Gateway",
+    "GatewayEvent",
+    "GatewaySubscription",
+    "Namespace",
+    "Publisher",
     "SessionView",
     "Sessions",
     "SubscriptionStatistics",
@@ -40,9 +54,15 @@ __all__ = [
 ]
 
 _HOMES: Final = {
+    "ChannelView": "tidegate.client",
     "Drain": "tidegate.stream",
     "EventSchema": "tidegate.client",
     "EventStream": "tidegate.stream",
+    "Gateway": "tidegate.gateway",
+    "GatewayEvent": "tidegate.gateway",
+    "GatewaySubscription": "tidegate.gateway",
+    "Namespace": "tidegate.gateway",
+    "Publisher": "tidegate.client",
     "SessionView": "tidegate.client",
     "Sessions": "tidegate.sessions",
     "connect": "tidegate.client",

@@ -27,8 +27,10 @@
     │   ├── StreamRefused                   the server's answer says: do not come back
     │   ├── NotAnEventStream                the answer is 200, but it is no event stream
     │   ├── StreamUnavailable               as many attempts in a row failed as were allowed
+    │   ├── ChainBroken                     an event of a channel does not follow the one before it
     │   └── LoadFailed                      the state for a resync could not be loaded
     ├── PublishRefused                      the server did not take a publish
+    │   └── ItemRefused                     or one item of it
     ├── ServeError                          the server cannot start as asked
     └── MissingExtra (ImportError)          a part of Tidegate needs a package that is not installed
 
@@ -38,8 +40,11 @@ Errors of misuse also derive from the built-in class that Python programmers exp
 
 from __future__ import annotations
 
+from typing import Any
+
 __all__ = [
     "BrokerUnavailable",
+    "ChainBroken",
     "ClientError",
     "ConcurrentConsumers",
     "ConfigError",
@@ -47,6 +52,7 @@ __all__ = [
     "InvalidChannelName",
     "InvalidEvent",
     "InvalidSessionId",
+    "ItemRefused",
     "LoadFailed",
     "MissingExtra",
     "NotAnEventStream",
@@ -407,6 +413,33 @@ class StreamUnavailable(ClientError):
         return f"the stream could not be opened in {self.attempts} attempts: {self.problem}"
 
 
+class ChainBroken(ClientError):
+    """An event of a channel does not follow the one that the client had before it.
+
+    Something between the two was lost without a word. The stream's cursor stands before the gap:
+    asking for the next event goes back there over a new connection, ``reopen`` goes elsewhere.
+
+    Attributes:
+        channel: the channel's name.
+        expected: the position that the event should have named as its predecessor.
+        got: the one that it names.
+        event: the event, a `tidegate.client.StreamEvent`. It was not handed out.
+    """
+
+    def __init__(self, channel: str, expected: str, got: str | None, event: Any) -> None:
+        super().__init__(channel, expected, got, event)
+        self.channel = channel
+        self.expected = expected
+        self.got = got
+        self.event = event
+
+    def __str__(self) -> str:
+        return (
+            f"events of channel {self.channel!a} are missing: the next one follows {self.got!a}, "
+            f"and what came last is {self.expected!a}"
+        )
+
+
 class LoadFailed(ClientError):
     """The state for a resync could not be loaded."""
 
@@ -429,6 +462,24 @@ class PublishRefused(TidegateError):
     def __str__(self) -> str:
         code = f" ({self.code})" if self.code else ""
         return f"the server refused the publish with {self.status}{code}: {self.message}"
+
+
+class ItemRefused(PublishRefused):
+    """One item of a publish was not taken; others of the same call may have been.
+
+    Attributes:
+        channel: the channel that it was for.
+        status: the HTTP status of the whole answer; 0 for a publish straight to a broker.
+    """
+
+    def __init__(self, status: int, code: str | None, message: str, channel: str) -> None:
+        super().__init__(status, code, message)
+        self.args = (status, code, message, channel)
+        self.channel = channel
+
+    def __str__(self) -> str:
+        code = f" ({self.code})" if self.code else ""
+        return f"nothing was published to channel {self.channel}{code}: {self.message}"
 
 
 class ServeError(TidegateError):

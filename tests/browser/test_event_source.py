@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import re
 import signal
 
 import httpx
 import pytest
 
-from tests.integration.proxy import proxy_to
+from tests.browser.watched import Watched
+from tests.integration.proxy import cursors, proxy_to
 from tests.integration.support import numbered, serve_sessions
 from tests.servers import eventually, serve_process
 
@@ -25,82 +24,10 @@ TYPES = (
     "session_closed",
 )
 
-# What any page would write. `seen` has what came, `states` what became of the connection.
-FOLLOW = """
-([url, types]) => {
-  window.seen = [];
-  window.states = [];
-  window.source = new EventSource(url);
-  const names = ["connecting", "open", "closed"];
-  source.onopen = () => states.push("open");
-  source.onerror = () => states.push(names[source.readyState]);
-  for (const type of types) {
-    source.addEventListener(type, (event) =>
-      seen.push({cursor: event.lastEventId, ...JSON.parse(event.data)}));
-  }
-}
-"""
-
-
-class Watched:
-    """A page that follows a session with an EventSource.
-
-    Attributes:
-        seen: the envelopes of all that came up to the last wait, each with the page's cursor.
-        states: what became of the connection, up to the last wait.
-    """
-
-    def __init__(self, page):
-        self._page = page
-        self.seen = []
-        self.states = []
-
-    async def open(self, origin, path):
-        """Load the page at the server's root, and follow a stream."""
-        await self._page.goto(origin)
-        await self._page.evaluate(FOLLOW, [path, TYPES])
-
-    async def until(self, condition, *arguments):
-        """Wait until a JavaScript function of the page holds."""
-        await self._page.wait_for_function(condition, arg=list(arguments), polling=10)
-        # As text: Playwright takes objects over one by one.
-        fresh, self.states = json.loads(
-            await self._page.evaluate(
-                "(n) => JSON.stringify([seen.slice(n), states])", len(self.seen)
-            )
-        )
-        self.seen += fresh
-
-    async def until_tick(self, number):
-        """Wait for the tick of this number, or a later one."""
-        await self.until("([n]) => seen.some((e) => e.type === 'tick' && e.data.n >= n)", number)
-
-    async def until_type(self, wanted, count=1):
-        await self.until(
-            "([type, count]) => seen.filter((e) => e.type === type).length >= count",
-            wanted,
-            count,
-        )
-
-    async def until_state(self, wanted, count=1):
-        await self.until(
-            "([state, count]) => states.filter((s) => s === state).length >= count",
-            wanted,
-            count,
-        )
-
-    @property
-    def ids(self):
-        """The ids of the events, as the page got them, without the control frames."""
-        return [event["cursor"] for event in self.seen if "id" in event]
-
-    def of_type(self, wanted):
-        return [event for event in self.seen if event["type"] == wanted]
-
 
 @pytest.fixture
 def watched(page):
-    return Watched(page)
+    return Watched(page, TYPES)
 
 
 @pytest.fixture
@@ -125,12 +52,6 @@ async def http(service):
 async def publish(http, session, first, last, **data):
     answer = await http.post(f"/session/{session}/events", json=numbered(first, last, **data))
     assert answer.status_code == 202
-
-
-def cursors(proxy):
-    """The ``Last-Event-ID`` of each request for a stream, in order; ``None`` without."""
-    found = [re.search(r"(?im)^last-event-id: ([^\r]*)", head) for head in proxy.requests]
-    return [match and match[1] for match in found]
 
 
 # -- cuts ----------------------------------------------------------------------------------

@@ -1,8 +1,10 @@
 """A server to talk to, and the command line in the process of the tests."""
 
+import hashlib
 import sys
 from dataclasses import dataclass
 
+import msgspec
 import pytest
 
 from tests.servers import serve_app
@@ -48,10 +50,41 @@ class Served:
 
         self.call(write)
 
+    def call_gateway(self, function):
+        """Call ``function(gateway)`` in the server's loop, and await what it returns."""
+        return self._served.call(lambda: function(self._app.state.gateway))
+
+    def history(self, channel):
+        """Return all events of a channel, in order: type, and what their payload says."""
+        page = self.call_gateway(lambda gateway: gateway.history(channel, limit=1000))
+        return [(one.type, msgspec.json.decode(one.payload)) for one in page.publications]
+
+    def channel_pairs(self, channel):
+        """Return type and data of all events of a channel."""
+        return [(kind, payload.get("data")) for kind, payload in self.history(channel)]
+
+    def publish_to(self, channel, *pairs, **options):
+        """Publish to a channel, one after the other; return what the gateway says of the last."""
+        for kind, data in pairs:
+            published = self.call_gateway(
+                lambda gateway, kind=kind, data=data: gateway.publish(
+                    channel, kind, data, **options
+                )
+            )
+        return published
+
+    def followers(self, channel):
+        """Return how many streams follow a channel."""
+        return self.call_gateway(
+            lambda gateway: next(
+                (one.subscribers for one in gateway.channels() if one.channel == channel), 0
+            )
+        )
+
 
 @pytest.fixture(scope="module")
 def served():
-    app = create_app(ServerSettings(port=0))
+    app = create_app(ServerSettings(port=0, dev=True))
     with serve_app(app) as url:
         yield Served(url, app)
 
@@ -66,6 +99,12 @@ def _plain_environment(monkeypatch):
 def session_id(request):
     """A session that no other test uses."""
     return "".join(c if c.isalnum() else "-" for c in request.node.name)[:128]
+
+
+@pytest.fixture
+def channel(request):
+    """A channel that no other test uses."""
+    return f"room:{hashlib.sha256(request.node.nodeid.encode()).hexdigest()[:16]}"
 
 
 @dataclass(frozen=True)

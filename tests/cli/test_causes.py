@@ -10,6 +10,12 @@ URL = "http://127.0.0.1:8765"
 def test_a_wrong_token_and_a_missing_one_are_two_things():
     assert not_let_in("x") == "the token is not the server's (401)"
     assert not_let_in(None).endswith("give --token or TIDEGATE_TOKEN")
+    assert not_let_in(None, "this server needs its token") == not_let_in(None)
+
+
+@pytest.mark.parametrize("token", [None, "x"])
+def test_a_server_that_lets_nobody_in_says_so_itself(token):
+    assert not_let_in(token, "start it with --dev") == "start it with --dev (401)"
 
 
 @pytest.mark.parametrize(

@@ -99,6 +99,19 @@ def test_what_is_lost_during_the_announcement_is_announced_by_the_next():
     assert queue.lost == 4
 
 
+def test_an_event_that_was_in_a_batch_is_the_same_object_in_the_next():
+    queue = filled(2)
+    queue.start_dropping()
+    first = queue.batch()
+    queue.put(line(2), 10)
+    queue.put_last(LAST)
+    second = queue.batch()
+    assert first.events[0] is second.events[0]
+    assert second.events == [{"type": "output_lost", "data": {"lines": 2}}]
+    queue.published(second)
+    assert queue.batch().events == [{"type": "output_lost", "data": {"lines": 1}}, LAST]
+
+
 def test_the_last_event_is_never_dropped():
     queue = filled(2)
     queue.put_last(LAST)

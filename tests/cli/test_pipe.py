@@ -7,12 +7,15 @@ import signal
 import socket
 import sys
 import threading
+from functools import partial
 
+import httpx
 import pytest
 
 from tests.cli.commands import end_of, eventually, gone, process, redirected, wait_until
 from tests.cli.test_session import nowhere
 from tests.servers import serve_app, serve_process
+from tidegate.cli.names import SessionTarget
 from tidegate.cli.pipe import PipeSettings, exit_data, exit_status, run_pipe
 from tidegate.client import SessionPublisher, connect
 from tidegate.server import ServerSettings, create_app
@@ -43,7 +46,7 @@ def lines_of(events, stream="stdout"):
 @contextlib.asynccontextmanager
 async def piping(url, session_id, command, **options):
     """Run a pipe in a task of this process until the block ends."""
-    settings = PipeSettings(str(url), session_id, command, **options)
+    settings = PipeSettings(str(url), SessionTarget(session_id), command, **options)
     running = asyncio.create_task(run_pipe(settings))
     try:
         yield running
@@ -180,7 +183,7 @@ def test_the_command_reads_our_standard_input(served, session_id, cli):
 
 def test_without_a_standard_input_the_command_has_an_empty_one(served, session_id, monkeypatch):
     monkeypatch.setattr(sys, "stdin", None)
-    settings = PipeSettings(served.url, session_id, ["cat"])
+    settings = PipeSettings(served.url, SessionTarget(session_id), ["cat"])
     assert asyncio.run(run_pipe(settings)) == 0
 
 
@@ -492,6 +495,103 @@ async def test_cancelling_ends_the_commands_group(served, session_id):
         with pytest.raises(asyncio.CancelledError):
             await running
     await eventually(lambda: gone(pid))
+
+
+# -- channels ------------------------------------------------------------------------------
+
+
+def test_a_channel_has_the_lines_and_the_run_that_they_are_of(served, channel, cli):
+    done = cli("pipe", channel, "--", *shell("echo one; echo oops >&2; exit 3"), url=served.url)
+    assert (done.returncode, done.stdout, done.stderr) == (3, "one\n", "oops\n")
+    history = served.history(channel)
+    events = [(kind, payload["data"]) for kind, payload in history]
+    assert sorted(map(str, events[:2])) == sorted(map(str, [out("one"), err("oops")]))
+    assert events[2:] == [("exit", {"code": 3})]
+    [run] = {payload["_meta"]["run"] for _, payload in history}
+    assert run.startswith("pipe-")
+    assert [payload["_meta"].get("seq") for _, payload in history] == [1, 2, None]
+
+
+def test_a_channel_that_may_not_be_used_means_no_command(cli, tmp_path):
+    marker = tmp_path / "ran"
+    with serve_app(create_app(ServerSettings(port=0))) as url:
+        done = cli("pipe", "room:1", "--", "touch", marker, url=url)
+    assert done.returncode == 1
+    assert "--dev" in done.stderr
+    assert done.stderr.endswith("; the command was not run\n")
+    assert not marker.exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_with_data_each_line_is_there_once_though_the_server_dies(tmp_path, number):
+    with socket.create_server(("127.0.0.1", 0)) as place:
+        port = place.getsockname()[1]
+    serve = partial(serve_process, "--dev", "--data", tmp_path / "data", port=port)
+    url = f"http://127.0.0.1:{port}"
+    # The lines come in many requests, whatever the server does meanwhile.
+    source = "import time\nfor n in range(900): print(n); time.sleep(0.002)"
+    history = []
+
+    def published():
+        answer = httpx.get(
+            f"{url}/v1/channels/build/history", params={"limit": 1000}, trust_env=False
+        ).json()
+        history[:] = [(event["type"], event["data"]) for event in answer["events"]]
+        return len(history)
+
+    with contextlib.ExitStack() as stack:
+        run = None
+        for least in (100, 300, 500):
+            with serve() as server:
+                run = run or stack.enter_context(
+                    process("pipe", "build", "-q", "--", *python(source), url=url)
+                )
+                wait_until(lambda n=least: published() >= n)
+                server.process.send_signal(number)
+                server.process.wait(20)
+        with serve():
+            assert end_of(run) == (0, "")
+            published()
+    assert lines_of(history) == [str(line) for line in range(900)]
+    assert history[-1] == ("exit", {"code": 0})
+    assert len(history) == 901
+
+
+def test_what_is_lost_is_announced_to_a_channel_once(tmp_path, fifo, capfd):
+    with socket.create_server(("127.0.0.1", 0)) as place:
+        port = place.getsockname()[1]
+    url = f"http://127.0.0.1:{port}"
+    serve = partial(serve_process, "--dev", "--data", tmp_path / "data", port=port)
+    with contextlib.ExitStack() as stack:
+        with serve():
+            arguments = ["pipe", "build", "--patience", "0.2", "--", *map(str, fifo.command)]
+            run = stack.enter_context(process(*arguments, url=url))
+            fifo.write("before\n")
+            assert run.stdout.readline() == b"before\n"
+            wait_until(lambda: lines_of(channel_pairs(url)) == ["before"])
+        fifo.write("lost\n")
+        assert b"no longer published" in run.stderr.readline()
+        with serve():
+            wait_until(lambda: ("output_lost", {"lines": 1}) in channel_pairs(url))
+            fifo.write("after\n")
+            wait_until(lambda: "after" in lines_of(channel_pairs(url)))
+            run.send_signal(signal.SIGTERM)
+            status, stderr = end_of(run)
+            events = channel_pairs(url)
+    assert status == 5
+    assert "1 line of the output could not be published" in stderr
+    assert events == [
+        out("before"),
+        ("output_lost", {"lines": 1}),
+        out("after"),
+        out("bye"),
+        ("exit", {"code": 5}),
+    ]
+
+
+def channel_pairs(url):
+    answer = httpx.get(f"{url}/v1/channels/build/history", trust_env=False).json()
+    return [(event["type"], event["data"]) for event in answer["events"]]
 
 
 # -- statuses ------------------------------------------------------------------------------

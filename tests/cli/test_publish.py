@@ -1,11 +1,17 @@
 """``tidegate publish``: what was published is known exactly, also when something is wrong."""
 
 import json
+import signal
+import socket
+import threading
+from functools import partial
 
+import httpx
 import pytest
 
-from tests.cli.commands import end_of, process, redirected, wait_until
+from tests.cli.commands import SECONDS, end_of, process, redirected, wait_until
 from tests.cli.test_session import nowhere
+from tests.servers import serve_process
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(180)]
 
@@ -107,6 +113,14 @@ def test_a_server_that_is_not_there_is_one_sentence(cli):
     done = cli("publish", "session/a", "x", "--patience", "0.1", url=nowhere())
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith("tidegate: no server at http://127.0.0.1:")
+
+
+def test_without_patience_it_is_tried_once(cli, served, session_id):
+    arguments = ["publish", f"session/{session_id}", "x", "--patience", "0"]
+    assert cli(*arguments, url=served.url).stdout == "1\n"
+    done = cli(*arguments, url=nowhere())
+    assert done.returncode == 1
     assert done.stderr.startswith("tidegate: no server at http://127.0.0.1:")
 
 
@@ -224,3 +238,120 @@ def test_a_server_that_goes_away_ends_it_with_the_lines_that_are_in_doubt(cli):
     assert done.stderr.startswith("tidegate: lines 1 to 2: ")
     done = cli(*arguments, stdin=b"a", url=nowhere())
     assert done.stderr.startswith("tidegate: line 1: ")
+
+
+# -- channels ------------------------------------------------------------------------------
+
+
+def test_an_event_of_a_channel_and_its_position(cli, served, channel):
+    done = cli("publish", channel, "note", '{"a":[1,null]}', url=served.url)
+    assert (done.returncode, done.stderr) == (0, "")
+    head = served.call_gateway(lambda gateway: gateway.channel(channel))
+    assert done.stdout == f"{head.position}\n"
+    done = cli("publish", channel, "bare", "--json", "--tags", "k:v", url=served.url)
+    receipt = json.loads(done.stdout)
+    assert (receipt["channel"], receipt["duplicate"]) == (channel, False)
+    assert receipt["epoch"] == head.epoch
+    assert served.channel_pairs(channel) == [("note", {"a": [1, None]}), ("bare", None)]
+    assert served.history(channel)[1][1]["tags"] == {"k": "v"}
+
+
+def test_a_version_that_is_not_newer_and_a_key_that_is_known_publish_nothing(cli, served, channel):
+    arguments = ["publish", channel, "n", "--version", "2", "--idempotency-key", "k"]
+    first = cli(*arguments, url=served.url)
+    assert first.stderr == ""
+    again = cli(*arguments, url=served.url)
+    assert (again.returncode, again.stdout) == (0, first.stdout)
+    assert again.stderr == "not published again: the channel remembers the key\n"
+    done = cli("publish", channel, "n", "--version", "2", "--json", url=served.url)
+    assert done.stderr == "not published: version 2 is not above the channel's\n"
+    assert json.loads(done.stdout)["suppressed"] is True
+    assert len(served.history(channel)) == 1
+
+
+def test_lines_for_a_channel_may_have_tags_versions_and_keys(cli, served, channel):
+    lines = (
+        b"plain\n"
+        b'{"type":"n","tags":{"a":"b"},"version":1}\n'
+        b'{"type":"k","idempotencyKey":"k"}\n'
+        b'{"type":"k","idempotencyKey":"k"}\n'
+        b'{"type":"n","channel":"room:2"}\n'
+    )
+    done = cli("publish", channel, "--stdin", stdin=lines, url=served.url)
+    assert done.returncode == 0
+    assert done.stderr == "5 published, 2 of them plain lines, as type 'message'\n"
+    assert served.channel_pairs(channel) == [
+        ("message", "plain"),
+        ("n", None),
+        ("k", None),
+        ("message", '{"type":"n","channel":"room:2"}'),
+    ]
+
+
+def test_more_than_one_batch_for_a_channel_keeps_its_order(cli, served, channel):
+    lines = b"".join(b'{"type":"n","data":%d}\n' % number for number in range(900))
+    done = cli("publish", channel, "--ndjson", stdin=lines, url=served.url)
+    assert done.returncode == 0
+    assert [data for _, data in served.channel_pairs(channel)] == list(range(900))
+
+
+def test_large_lines_for_a_channel_go_in_requests_that_the_server_takes(cli, served, channel):
+    lines = b"".join(b"x" * 300_000 + b"%d\n" % number for number in range(8))
+    assert cli("publish", channel, "--stdin", stdin=lines, url=served.url).returncode == 0
+    assert [data[-1] for _, data in served.channel_pairs(channel)] == list("01234567")
+
+
+def test_a_line_that_the_gateway_refuses_is_found_in_its_batch(cli, served, channel):
+    lines = b'{"type":"a"}\nplain\n{"type":"open"}\n{"type":"c"}\n'
+    done = cli("publish", channel, "--stdin", stdin=lines, url=served.url)
+    assert done.returncode == 1
+    assert done.stderr.startswith("tidegate: line 3: the server refused the publish with 400")
+    assert "before it 2 events were published, up to id 0" in done.stderr
+    assert served.channel_pairs(channel) == [("a", None), ("message", "plain")]
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_burst_is_published_once_though_the_server_dies_again_and_again(
+    channel, tmp_path, number
+):
+    lines = 900  # less than the history keeps
+    with socket.create_server(("127.0.0.1", 0)) as place:
+        port = place.getsockname()[1]
+    serve = partial(serve_process, "--dev", "--data", tmp_path, port=port)
+    url = f"http://127.0.0.1:{port}"
+    history = []
+    epochs = set()
+
+    def published():
+        answer = httpx.get(
+            f"{url}/v1/channels/{channel}/history", params={"limit": 1000}, trust_env=False
+        ).json()
+        history[:] = [event["data"] for event in answer["events"]]
+        epochs.add(answer["epoch"])
+        return len(history)
+
+    with process("publish", channel, "--stdin", "--patience", "120", url=url) as run:
+        for part in range(3):
+            with serve() as server:
+                feeder = threading.Thread(
+                    target=feed, args=(run.stdin, range(part * 300, part * 300 + 300))
+                )
+                feeder.start()
+                wait_until(lambda n=part * 300 + 100: published() >= n)
+                server.process.send_signal(number)
+                feeder.join(SECONDS)
+                assert server.process.wait(20) == (-9 if number == signal.SIGKILL else 0)
+        with serve():
+            assert end_of(run)[0] == 0
+            assert published() == lines
+    assert history == [str(number) for number in range(lines)]
+    assert len(epochs) == 1
+
+
+def feed(pipe, numbers):
+    """Write lines, some now and then, so that they go in many requests."""
+    for number in numbers:
+        pipe.write(b"%d\n" % number)
+        if number % 3 == 0:
+            pipe.flush()
+    pipe.flush()

@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.cli.records import BadRecord, RecordReader, event_of, parse_json, unsendable
+from tidegate.cli.records import (
+    CHANNEL_FIELDS,
+    BadRecord,
+    RecordReader,
+    event_of,
+    parse_json,
+    unsendable,
+)
 
 
 def read(data, **options):
@@ -56,6 +63,17 @@ def test_an_object_with_a_type_is_an_event():
 def test_any_other_json_is_a_message_with_the_line_as_it_is(line):
     assert event_of(line) is None
     assert read(line.encode()) == ([{"type": "message", "data": line}], None)
+
+
+def test_an_event_of_a_channel_may_have_more():
+    line = '{"type":"x","tags":{"a":"b"},"version":2,"idempotencyKey":"k"}'
+    assert event_of(line) is None
+    assert event_of(line, CHANNEL_FIELDS) == json.loads(line)
+    events, problem = read(b'{"type":"x","more":1}', ndjson=True, fields=CHANNEL_FIELDS)
+    assert events == []
+    assert str(problem) == (
+        "line 1 has a field 'more'; an event has type, data, meta, tags, version and idempotencyKey"
+    )
 
 
 def test_records_know_their_line_and_whether_they_were_plain():

@@ -16,7 +16,18 @@ from tidegate.sse import encode
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["Cutter", "Peer", "ScriptedServer", "control", "frame", "scripted"]
+__all__ = [
+    "START",
+    "Cutter",
+    "Peer",
+    "ScriptedServer",
+    "control",
+    "frame",
+    "moving",
+    "opened",
+    "published",
+    "scripted",
+]
 
 _REASONS = {200: "OK", 204: "No Content", 404: "Not Found", 503: "Service Unavailable"}
 
@@ -151,7 +162,10 @@ class ScriptedServer:
             head, _, body = data.partition(b"\r\n\r\n")
             peer = Peer(sock, head, body)
             while len(peer.body) < int(peer.headers.get("content-length", 0)):
-                peer.body += sock.recv(65536)
+                more = sock.recv(65536)
+                if not more:
+                    return
+                peer.body += more
             self.requests.append(peer)
             self.script(peer)
         except (ConnectionError, TimeoutError):
@@ -200,3 +214,40 @@ class Cutter:
             data = data[size:]
         # A reset may take what was just sent with it; an end without the last chunk does not.
         self.random.choice([peer.cut, peer.end, lambda: None])()
+
+
+START = "p00"
+"""Where a scripted channel begins."""
+
+
+def opened(*channels: str, position: str = START, **options: Any) -> bytes:
+    """The first frame of a stream of channels."""
+    start = {"epoch": "e1", "position": position, "recovered": False, "linked": True, **options}
+    data = {
+        "streamId": "s1",
+        "node": "n1",
+        "channels": dict.fromkeys(channels, start),
+        "denied": {},
+    }
+    return moving("stream_open", f"c.{position}", **data)
+
+
+def moving(kind: str, cursor: str, **data: Any) -> bytes:
+    """A control frame that moves the cursor."""
+    envelope = {"v": 1, "type": kind, "data": data, "_meta": {"serverTimestamp": 1}}
+    return encode(id=cursor, event=kind, data=json.dumps(envelope))
+
+
+def published(number: int, channel: str = "a", *, prev: str | None = None) -> bytes:
+    """An event of a channel, at position ``pNN``, with a cursor that says the same."""
+    envelope = {
+        "id": f"p{number:02}",
+        "v": 1,
+        "type": "tick",
+        "channel": channel,
+        "epoch": "e1",
+        "prev": f"p{number - 1:02}" if prev is None else prev,
+        "data": number,
+        "_meta": {"serverTimestamp": 1},
+    }
+    return encode(id=f"c.p{number:02}", event="tick", data=json.dumps(envelope))

@@ -9,8 +9,10 @@ from tidegate.client.control import (
     RESERVED_TYPES,
     SESSION_TERMINAL,
     STREAM_TERMINAL,
+    ChannelSnapshot,
     is_event_type,
 )
+from tidegate.gateway import frames as gateway_frames
 
 
 def test_the_reserved_types_are_the_channels():
@@ -82,3 +84,57 @@ def test_each_frame_of_the_channel_has_its_struct_with_every_field(frame):
 def test_an_unserializable_event_tells_its_type():
     payload = msgspec.convert({"type": "odd"}, CONTROL_PAYLOADS["event_unserializable"])
     assert payload.type == "odd"
+
+
+PLACE = gateway_frames.Place("NNNNEEEE", "e1", "p" * 16)
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        gateway_frames.stream_open(
+            0,
+            stream_id="s",
+            node="n",
+            channels={"a": {"epoch": "e", "position": "p", "recovered": True, "linked": True}},
+            denied={"b": "access_denied"},
+        ),
+        gateway_frames.state_resync_required(
+            0, channel="a", reason="history_rewound", last="o", earliest="q", start=PLACE
+        ),
+        gateway_frames.replay_complete(0, channel="a", replayed=2, last="p"),
+        gateway_frames.stream_cursor(0),
+        gateway_frames.slow_client_warning(
+            0,
+            channel="a",
+            queueSize=1,
+            queuedBytes=2,
+            maxQueued=3,
+            maxQueuedBytes=4,
+            lastEventId="p",
+            threshold="frames",
+        ),
+        gateway_frames.client_evicted(
+            0,
+            channel="a",
+            reason="queue_overflow",
+            queueSize=1,
+            queuedBytes=2,
+            maxQueued=3,
+            maxQueuedBytes=4,
+            firstDroppedId="p",
+        ),
+        gateway_frames.stream_error(0, kind="draining", error="bye"),
+    ],
+    ids=lambda frame: frame.type,
+)
+def test_each_frame_of_the_gateway_has_its_struct_with_every_field(frame):
+    payload = msgspec.convert(frame.data, CONTROL_PAYLOADS[frame.type])
+    there = {key: value for key, value in msgspec.to_builtins(payload).items() if value is not None}
+    assert there == frame.data
+
+
+def test_a_snapshot_brings_a_state_of_any_kind():
+    data = {"channel": "a", "state": [{"n": 1}], "position": "p", "epoch": "e"}
+    payload = msgspec.convert(data, CONTROL_PAYLOADS["channel_snapshot"])
+    assert payload == ChannelSnapshot(channel="a", state=[{"n": 1}], position="p", epoch="e")

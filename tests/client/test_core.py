@@ -7,12 +7,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.client.support import control, frame
+from tests.client.support import control, frame, moving, published
+from tests.client.support import opened as stream_open
 from tidegate.client.core import Step, StreamCore
 from tidegate.client.cursor import Cursor
 from tidegate.client.reconnect import Verdict
+from tidegate.client.selection import Selection
 from tidegate.client.state import StreamState
-from tidegate.errors import NotAnEventStream, SseLimitExceeded, StreamRefused, StreamUnavailable
+from tidegate.errors import (
+    ChainBroken,
+    NotAnEventStream,
+    SseLimitExceeded,
+    StreamRefused,
+    StreamUnavailable,
+)
 
 URL = "http://h/session/a1"
 SSE = {"content-type": "text/event-stream"}
@@ -622,3 +630,171 @@ def test_cut_anywhere_each_event_comes_exactly_once(events, cuts, data):
             got += drain(core)
         lose(core)
     assert got == list(range(1, events + 1))
+
+
+def channels(*names, url="http://h", selection=None, **options):
+    selection = selection or {}
+    return make(url, selection=Selection.given(names or ["a"], **selection), **options)
+
+
+def positions(core):
+    return [event.position for event in iter(core.take, None)]
+
+
+def test_a_stream_of_channels_asks_for_nothing_of_sessions():
+    core = channels("a", "b", last_event_id="5")
+    request = core.request()
+    assert request.url == "http://h/v1/stream?channel=a&channel=b"
+    assert core.channels == ("a", "b")
+    assert core.cursor == Cursor("5"), "a number it may look like, but it is none"
+    assert make("http://h/v1/stream?channel=x").channels == ("x",)
+    assert make().channels == ()
+
+
+def test_a_place_in_channels_is_a_text():
+    with pytest.raises(TypeError, match="a text, not int"):
+        channels("a", last_event_id=5)
+    with pytest.raises(ValueError, match="carries its epochs"):
+        channels("a", last_event_id="5", epoch="e1")
+
+
+def test_the_url_of_a_stream_without_channels_is_refused_unless_it_is_anothers():
+    with pytest.raises(ValueError, match="a stream of channels names them"):
+        make("http://h/v1/stream")
+    assert make("http://h/v1/stream", plain=True).request().url == "http://h/v1/stream"
+
+
+@pytest.mark.parametrize("cursor", ["5", "e1-5"])
+def test_a_cursor_of_channels_that_looks_older_is_the_servers_word(cursor):
+    core = opened(channels("a", last_event_id="e1-9"))
+    core.feed(published(1).replace(b"id: c.p01", f"id: {cursor}".encode()))
+    assert positions(core) == ["p01"]
+    lose(core)
+    assert asked(core) == cursor
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "stream_open",
+        "replay_complete",
+        "state_resync_required",
+        "channel_snapshot",
+        "stream_cursor",
+    ],
+)
+def test_a_control_frame_with_an_id_moves_the_cursor(kind):
+    core = opened(channels("a", last_event_id="c.0"))
+    core.feed(moving(kind, "c.7"))
+    assert core.take().cursor == "c.7"
+    assert core.cursor.text == "c.0", "it is still being handled"
+    lose(core)
+    assert asked(core) == "c.7"
+
+
+def test_a_control_frame_without_an_id_moves_nothing():
+    core = opened(channels("a", last_event_id="c.0"))
+    core.feed(control("slow_client_warning"))
+    assert core.take().type == "slow_client_warning"
+    lose(core)
+    assert asked(core) == "c.0"
+
+
+def test_two_drops_without_an_event_ask_for_the_same_place_in_channels():
+    core = opened(channels("a"), headers={"last-event-id": "c.p00"})
+    for _ in range(3):
+        lose(core)
+        assert asked(core) == "c.p00"
+        opened(core, headers={"last-event-id": "c.p05"})
+
+
+def test_the_beginning_is_asked_for_until_there_is_a_cursor():
+    for selection, query in (
+        ({"tail": 3}, "&tail=3"),
+        ({"from_beginning": True}, "&from=beginning"),
+    ):
+        core = channels("a", selection=selection)
+        assert core.request().url == f"http://h/v1/stream?channel=a{query}"
+        core.failed("no connection")
+        core.waited()
+        assert core.request().url == f"http://h/v1/stream?channel=a{query}"
+        opened(core).feed(stream_open("a"))
+        assert core.take().type == "stream_open"
+        lose(core)
+        assert core.request().url == "http://h/v1/stream?channel=a"
+        assert asked(core) == "c.p00"
+    core = channels("a", selection={"tail": 3}, last_event_id="c.9")
+    assert core.request().url == "http://h/v1/stream?channel=a"
+
+
+def test_a_stream_that_is_reopened_without_a_place_is_live():
+    core = channels("a", selection={"from_beginning": True})
+    core.reopen(None)
+    assert core.request().url == "http://h/v1/stream?channel=a"
+
+
+def test_a_gap_raises_once_and_the_next_step_goes_back_before_it():
+    core = opened(channels("a"))
+    core.feed(stream_open("a") + published(1) + published(3) + published(4))
+    assert core.take().type == "stream_open"
+    assert core.take().position == "p01"
+    with pytest.raises(ChainBroken) as raised:
+        core.take()
+    assert (raised.value.expected, raised.value.got) == ("p01", "p02")
+    assert raised.value.event.position == "p03"
+    assert core.cursor.text == "c.p01"
+    assert core.step is Step.WAIT
+    assert core.statistics().last_problem == "events of a are missing"
+    assert core.take() is None, "what came behind it is of no more use"
+    core.waited()
+    assert asked(core) == "c.p01"
+    opened(core).feed(stream_open("a", position="p01") + published(2) + published(3))
+    assert positions(core) == [None, "p02", "p03"]
+
+
+def test_a_gap_that_the_caller_accepts_is_passed():
+    core = opened(channels("a"))
+    core.feed(stream_open("a") + published(1) + published(3))
+    with pytest.raises(ChainBroken) as raised:
+        positions(core)
+    core.reopen(core.given(raised.value.event.cursor))
+    assert asked(core) == "c.p03"
+    opened(core).feed(stream_open("a", position="p03") + published(4))
+    assert positions(core) == [None, "p04"]
+
+
+def test_an_event_that_comes_again_is_not_handed_out_again_and_moves_the_cursor():
+    core = opened(channels("a"))
+    core.feed(stream_open("a") + published(1))
+    assert positions(core) == [None, "p01"]
+    lose(core)
+    again = published(1).replace(b"id: c.p01", b"id: c.p01b")
+    opened(core).feed(stream_open("a", position="p01") + again + published(2))
+    assert positions(core) == [None, "p02"]
+    assert core.statistics().events == 4
+    lose(core)
+    opened(core).feed(stream_open("a", position="p02") + published(2).replace(b"c.p02", b"c.x"))
+    assert positions(core) == [None]
+    assert core.cursor.text == "c.x"
+
+
+def test_a_malformed_event_of_a_channel_is_a_gap():
+    core = opened(channels("a"))
+    bad = published(1).replace(b'"v": 1', b'"v": 2')
+    core.feed(stream_open("a") + bad + published(2))
+    with pytest.raises(ChainBroken):
+        positions(core)
+    assert core.cursor.text == "c.p01"
+    core.waited()
+    opened(core).feed(stream_open("a", position="p01") + published(2))
+    assert positions(core) == [None, "p02"]
+
+
+def test_the_chain_is_checked_on_any_stream_that_speaks_of_channels():
+    core = opened(make("http://h/my-room"))
+    core.feed(stream_open("a") + published(2))
+    with pytest.raises(ChainBroken):
+        positions(core)
+    core = opened(make("http://h/my-room", plain=True))
+    core.feed(stream_open("a") + published(2))
+    assert len(drain(core)) == 2

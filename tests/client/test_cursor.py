@@ -112,3 +112,26 @@ def test_an_epoch_of_a_response_is_kept(epoch):
 @pytest.mark.parametrize("odd", [None, "", "x" * 129, "a b", "é", "\u20ac", "a\n", "a,b", "\x00"])
 def test_what_no_request_could_carry_back_is_no_epoch(odd):
     assert epoch_of(odd) is None
+
+
+@pytest.mark.parametrize("text", ["5", "e1-5", "1ABCDE.0", "x" * 8192])
+def test_the_cursor_of_channels_is_never_parsed(text):
+    cursor = Cursor.opaque(text, "e9")
+    assert cursor == Cursor(text)
+    assert Cursor.given_opaque(text) == cursor
+    assert cursor.after(Cursor.opaque("9")) is cursor, "the server's word counts"
+
+
+@pytest.mark.parametrize("text", ["", "a b", "é", "a\n", "x" * 8193])
+def test_what_no_header_carries_is_no_cursor_of_channels(text):
+    assert Cursor.opaque(text) is None
+    with pytest.raises(ValueError, match="a cursor is 1 to 8192"):
+        Cursor.given_opaque(text)
+
+
+def test_a_caller_gives_the_cursor_of_channels_as_a_text_alone():
+    assert Cursor.given_opaque(None) is None
+    with pytest.raises(TypeError, match=r"a text, not int; keep stream\.cursor"):
+        Cursor.given_opaque(5)
+    with pytest.raises(ValueError, match="carries its epochs itself"):
+        Cursor.given_opaque("5", "e1")

@@ -111,3 +111,56 @@ def test_a_plain_frame_is_handed_over_as_it_is():
 def test_events_cannot_be_changed():
     with pytest.raises(AttributeError):
         plain_frame(sse("x"), None).type = "y"
+
+
+def test_an_event_of_a_channel_says_where_it_stands():
+    envelope = {
+        "id": "p7",
+        "v": 1,
+        "type": "tick",
+        "channel": "room:1",
+        "epoch": "e1",
+        "prev": "p6",
+        "data": {"n": 7},
+        "_meta": {"serverTimestamp": 5},
+        "tags": {"k": "v"},
+        "version": 3,
+    }
+    frame = sse(envelope, "1ABCDE.x", "tick")
+    assert parse_frame(frame, Cursor.opaque(frame.id)) == StreamEvent(
+        id="p7",
+        cursor="1ABCDE.x",
+        epoch="e1",
+        type="tick",
+        data={"n": 7},
+        meta={"serverTimestamp": 5},
+        envelope=envelope,
+        channel="room:1",
+        prev="p6",
+        tags={"k": "v"},
+        version=3,
+    )
+
+
+def test_the_position_is_the_id_of_a_channels_event_and_of_no_other():
+    assert parse(sse({"v": 1, "type": "x", "id": 3})).position is None
+    assert parse(sse({"v": 1, "type": "x"})).position is None
+    envelope = {"v": 1, "type": "x", "id": "p", "channel": "a", "epoch": "e", "prev": ""}
+    event = parse(sse(envelope))
+    assert (event.position, event.prev, dict(event.tags), event.version) == ("p", "", {}, None)
+
+
+@pytest.mark.parametrize("missing", ["channel", "epoch", "prev"])
+def test_an_envelope_that_lacks_a_part_of_the_place_has_none(missing):
+    envelope = {"v": 1, "type": "x", "id": "p", "channel": "a", "epoch": "e", "prev": "o"}
+    del envelope[missing]
+    event = parse(sse(envelope))
+    assert (event.id, event.channel, event.prev) == (None, None, None)
+
+
+def test_a_control_frame_says_its_channel_in_its_data():
+    event = parse(sse({"v": 1, "type": "replay_complete", "data": {"channel": "a"}}))
+    assert (event.id, event.channel, event.epoch) == (None, "a", None)
+    event = parse(sse({"v": 1, "type": "x", "data": {"channel": "a", "epoch": "e2"}}), "e1")
+    assert (event.channel, event.epoch) == ("a", "e2")
+    assert parse(sse({"v": 1, "type": "x", "data": {"channel": 5}})).channel is None

@@ -106,7 +106,7 @@ async def test_an_answer_that_is_no_state_is_final(body):
 
 async def test_an_answer_longer_than_is_read_is_final_and_not_read_to_its_end(monkeypatch):
     exact = json.dumps(ANSWER).encode()
-    monkeypatch.setattr("tidegate.client.load.MAX_STATE", len(exact))
+    monkeypatch.setattr("tidegate.client.fetch.MAX_STATE", len(exact))
 
     def endless(peer):
         peer.stream(content_type="application/json")

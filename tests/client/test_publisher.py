@@ -12,7 +12,7 @@ from tests.client.support import scripted
 from tests.integration.support import serve_sessions
 from tests.servers import eventually
 from tidegate.client import SessionInfo, SessionPublisher, connect
-from tidegate.client.publisher import MAX_ANSWER
+from tidegate.client.posting import MAX_ANSWER
 from tidegate.errors import ClientError, PublishRefused
 
 CREATED = {"sessionId": "a1", "epoch": "e1", "lastEventId": 0}

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import socket
 import threading
 
@@ -10,13 +11,14 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from tests.client.support import Cutter, control, frame, scripted
+from tests.client.support import Cutter, control, frame, opened, published, scripted
 from tests.integration.proxy import proxy_to
 from tests.integration.support import serve_sessions
 from tests.servers import eventually, serve_app
 from tidegate.channel import Channel
 from tidegate.client import StreamState, connect
 from tidegate.errors import (
+    ChainBroken,
     ClientError,
     ConcurrentConsumers,
     NotAnEventStream,
@@ -783,3 +785,120 @@ async def test_a_live_stream_that_is_cut_before_its_first_event_misses_nothing(b
             assert (await anext(stream)).data == "d"
         assert "last-event-id" not in proxy.requests[0].lower()
         assert f"last-event-id: {channel.epoch}-{before}" in proxy.requests[1].lower()
+
+
+def follow_channels(server, *channels, **options):
+    return follow(server.url, channels=channels or ["a"], **options)
+
+
+async def test_channels_are_followed_below_the_base_url():
+    def script(peer):
+        peer.stream(b"retry: 0\n\n", opened("a", "b"), published(1), published(1, "b"))
+        peer.wait_gone()
+
+    with scripted(script) as server:
+        async with follow_channels(server, "a", "b", tail=2, tags={"k": "v"}) as stream:
+            assert stream.channels == ("a", "b")
+            got = [await anext(stream) for _ in range(3)]
+        assert [event.channel for event in got] == [None, "a", "b"]
+        assert [event.position for event in got] == [None, "p01", "p01"]
+        assert got[0].data["streamId"] == "s1"
+        assert server.requests[0].target == "/v1/stream?channel=a&channel=b&tail=2&tags=k:v"
+
+
+async def test_many_channels_are_asked_for_in_a_body():
+    names = [f"{n:0>200}" for n in range(50)]
+
+    def script(peer):
+        peer.stream(opened(*names))
+        peer.wait_gone()
+
+    with scripted(script) as server:
+        async with follow(server.url, channels=names, from_beginning=True) as stream:
+            assert (await anext(stream)).type == "stream_open"
+        (peer,) = server.requests
+        assert (peer.method, peer.target) == ("POST", "/v1/stream")
+        assert json.loads(peer.body) == {"channels": names, "from": "beginning"}
+
+
+async def test_a_new_stream_of_channels_that_is_cut_before_its_first_frame_is_resumed():
+    def headed(peer):
+        peer.stream(b"retry: 0\n\n", tidegate_stream_id="s1", last_event_id="1abc.xyz")
+        peer.cut()
+
+    def later(peer):
+        peer.stream(opened("a"), published(1))
+        peer.wait_gone()
+
+    with scripted(in_turn(headed, later)) as server:
+        async with follow_channels(server, from_beginning=True) as stream:
+            assert (await anext(stream)).type == "stream_open"
+        assert [peer.cursor for peer in server.requests] == [None, "1abc.xyz"]
+        assert server.requests[1].target == "/v1/stream?channel=a"
+
+
+async def test_a_gap_raises_closes_the_connection_and_is_healed_by_coming_back():
+    def gap(peer):
+        peer.stream(b"retry: 0\n\n", opened("a"), published(1), published(3))
+        peer.wait_gone()
+
+    def whole(peer):
+        peer.stream(opened("a", position="p01"), published(2), published(3))
+        peer.wait_gone()
+
+    with scripted(in_turn(gap, whole)) as server:
+        async with follow_channels(server) as stream:
+            assert [(await anext(stream)).position for _ in range(2)] == [None, "p01"]
+            with pytest.raises(ChainBroken, match="'a' are missing") as raised:
+                await anext(stream)
+            assert raised.value.event.position == "p03"
+            await eventually(lambda: not server.open)
+            assert [(await anext(stream)).position for _ in range(3)] == [None, "p02", "p03"]
+        assert [peer.cursor for peer in server.requests] == [None, "c.p01"]
+
+
+async def test_a_gap_that_the_caller_accepts_is_passed_by_reopening_behind_it():
+    def gap(peer):
+        peer.stream(b"retry: 0\n\n", opened("a"), published(3))
+        peer.wait_gone()
+
+    def on(peer):
+        peer.stream(opened("a", position="p03"), published(4))
+        peer.wait_gone()
+
+    with scripted(in_turn(gap, on)) as server:
+        async with follow_channels(server) as stream:
+            await anext(stream)
+            with pytest.raises(ChainBroken) as raised:
+                await anext(stream)
+            await stream.reopen(raised.value.event.cursor)
+            assert [(await anext(stream)).position for _ in range(2)] == [None, "p04"]
+            with pytest.raises(TypeError, match="a text, not int"):
+                await stream.reopen(5)
+        assert server.requests[1].cursor == "c.p03"
+
+
+async def test_a_stream_left_at_a_gap_leaves_nothing_behind():
+    def gap(peer):
+        peer.stream(opened("a"), published(3))
+        peer.wait_gone()
+
+    with scripted(gap) as server:
+        stream = follow_channels(server)
+        with pytest.raises(ChainBroken):  # noqa: PT012 - it is raised out of both
+            async with stream:
+                async for _ in stream:
+                    pass
+        await eventually(lambda: not server.open)
+        assert stream.end_reason == "closed"
+
+
+def test_what_is_no_selection_of_channels_is_refused_at_once():
+    with pytest.raises(ValueError, match="a channel name is"):
+        connect("http://h", channels=["a b"])
+    with pytest.raises(TypeError, match="channels is a list"):
+        connect("http://h", channels="a")
+    with pytest.raises(ValueError, match="not with a session's"):
+        connect("http://h/session/a", tail=5)
+    with pytest.raises(ValueError, match="so needs a URL of the form"):
+        connect("http://h", channels=["a"], max_queued=20)

@@ -1,5 +1,6 @@
 """`connect_sync` against real sockets: the same rules, without an event loop."""
 
+import json
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -7,11 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from tests.client.support import Cutter, control, frame, scripted
+from tests.client.support import Cutter, control, frame, opened, published, scripted
 from tests.integration.support import serve_sessions
 from tests.servers import wait_until
 from tidegate.client import StreamState, connect_sync
 from tidegate.errors import (
+    ChainBroken,
     ClientError,
     ConcurrentConsumers,
     NotAnEventStream,
@@ -295,3 +297,39 @@ def test_nothing_is_read_while_nobody_asks():
         assert next(stream).id == 1
         started = time.monotonic()
         assert blocked.wait(20), time.monotonic() - started
+
+
+def test_a_gap_raises_closes_the_connection_and_is_healed_by_coming_back():
+    def gap(peer):
+        peer.stream(b"retry: 0\n\n", opened("a"), published(1), published(3))
+        peer.wait_gone()
+
+    def whole(peer):
+        peer.stream(opened("a", position="p01"), published(2), published(3))
+        peer.wait_gone()
+
+    with scripted(in_turn(gap, whole)) as server:
+        with follow(server.url, channels=["a"], tail=1) as stream:
+            assert [next(stream).position for _ in range(2)] == [None, "p01"]
+            with pytest.raises(ChainBroken):
+                next(stream)
+            wait_until(lambda: not server.open)
+            assert [next(stream).position for _ in range(3)] == [None, "p02", "p03"]
+        targets = [(peer.target, peer.cursor) for peer in server.requests]
+        assert targets == [
+            ("/v1/stream?channel=a&tail=1", None),
+            ("/v1/stream?channel=a", "c.p01"),
+        ]
+
+
+def test_many_channels_are_asked_for_in_a_body():
+    names = [f"{n:0>200}" for n in range(50)]
+
+    def script(peer):
+        peer.stream(opened(*names))
+        peer.wait_gone()
+
+    with scripted(script) as server:
+        with follow(server.url, channels=names) as stream:
+            assert next(stream).type == "stream_open"
+        assert json.loads(server.requests[0].body) == {"channels": names}

@@ -1,9 +1,12 @@
-"""URLs and headers of a session's routes."""
+"""URLs and headers of the routes that a client asks."""
+
+import json
 
 import pytest
 
 from tidegate.client.cursor import Cursor
-from tidegate.client.target import Target, bearer, shown_url
+from tidegate.client.selection import Selection
+from tidegate.client.target import MAX_URL, Target, bearer, gateway_url, shown_url
 
 BASE = "http://h:1/api"
 SESSION = Target(f"{BASE}/session/a~1/events", f"{BASE}/session/a~1/load", f"{BASE}/capabilities")
@@ -142,3 +145,101 @@ def test_a_token_is_a_str():
 def test_a_log_gets_neither_password_nor_query():
     assert shown_url("http://me:pw@h:1/session/a/events?ticket=t") == "http://h:1/session/a/events"
     assert shown_url("http://h/é") == "http://h/\\xe9"
+
+
+def asks(url, *channels, cursor=None, parameters=None, **options):
+    target = Target.of_channels(url, Selection.given(channels or None, **options))
+    return target.stream(
+        cursor=Cursor.opaque(cursor or ""), token=None, headers={}, parameters=parameters or {}
+    )
+
+
+@pytest.mark.parametrize(
+    ("url", "where"),
+    [
+        ("http://h", "http://h/v1/stream"),
+        ("http://h/", "http://h/v1/stream"),
+        ("http://h/live/", "http://h/live/v1/stream"),
+        ("http://h/live/v1/stream", "http://h/live/v1/stream"),
+        ("http://h/v1/stream/", "http://h/v1/stream/"),
+        ("http://h/v1/publish", "http://h/v1/stream"),
+    ],
+)
+def test_channels_are_below_a_base_url(url, where):
+    assert asks(url, "room:1", "b@c").url == f"{where}?channel=room:1&channel=b@c"
+
+
+def test_a_query_of_the_callers_is_kept_beside_the_channels():
+    request = asks("http://h/?ticket=t", "a", tail=5)
+    assert request.url == "http://h/v1/stream?ticket=t&channel=a&tail=5"
+    assert (request.method, request.body) == ("GET", None)
+
+
+def test_a_url_may_name_its_channels_itself():
+    url = "http://h/v1/stream?channel=a&channel=b%3A1&channel=a"
+    target = Target.read(url)
+    assert target.channels == ("a", "b:1")
+    assert asks(url).url == url
+    assert asks(url, tags={"k": "v"}, from_beginning=True).url == f"{url}&from=beginning&tags=k:v"
+
+
+def test_beside_a_cursor_nothing_is_said_of_the_beginning():
+    request = asks("http://h", "a", cursor="1x", tail=5, tags={"k": "v"})
+    assert request.url == "http://h/v1/stream?channel=a&tags=k:v"
+    assert request.headers["Last-Event-ID"] == "1x"
+    assert "Tidegate-Epoch" not in request.headers
+
+
+def test_a_stream_that_was_reopened_live_says_nothing_of_the_beginning():
+    target = Target.of_channels("http://h", Selection.given(["a"], tail=5)).live_only()
+    request = target.stream(cursor=None, token=None, headers={}, parameters={})
+    assert request.url == "http://h/v1/stream?channel=a"
+
+
+def test_channels_that_no_url_holds_go_into_a_body():
+    names = [f"{n:0>200}" for n in range(40)]
+    request = asks("http://h/?ticket=t", *names, tail=3, tags={"k": "v"})
+    assert (request.method, request.url) == ("POST", "http://h/v1/stream?ticket=t")
+    assert request.headers["Content-Type"] == "application/json"
+    assert json.loads(request.body) == {"channels": names, "tail": 3, "tags": {"k": "v"}}
+    assert request.headers["Accept"] == "text/event-stream"
+    few = asks("http://h", *names[:37])
+    assert few.method == "GET"
+    assert len(few.url) <= MAX_URL
+
+
+def test_a_url_that_names_its_channels_is_never_made_a_body():
+    url = "http://h/v1/stream?" + "&".join(f"channel={n:0>200}" for n in range(50))
+    assert (asks(url).method, asks(url).url) == ("GET", url)
+
+
+@pytest.mark.parametrize("url", ["http://h", "http://h/v1/stream", "http://h/feed"])
+def test_channels_have_to_stand_somewhere(url):
+    with pytest.raises(ValueError, match=r"channels=\[…\], or \?channel="):
+        Target.of_channels(url, Selection.given(None, tail=5))
+
+
+def test_channels_stand_in_one_place():
+    with pytest.raises(ValueError, match="names its channels already"):
+        asks("http://h/v1/stream?channel=a", "b")
+    with pytest.raises(ValueError, match="not with a session's"):
+        asks("http://h/session/a", "b")
+    with pytest.raises(ValueError, match="a channel name is"):
+        asks("http://h/v1/stream?channel=a%20b")
+
+
+@pytest.mark.parametrize(
+    ("url", "where"),
+    [
+        ("http://h", "http://h/v1/channels/a:b@c/snapshot"),
+        ("http://h/live/v1/stream?channel=x#y", "http://h/live/v1/channels/a:b@c/snapshot"),
+        ("http://h/v1/publish?ticket=t", "http://h/v1/channels/a:b@c/snapshot"),
+    ],
+)
+def test_a_gateways_other_routes_are_beside_its_stream(url, where):
+    assert gateway_url(url, "channels", "a:b@c", "snapshot") == where
+
+
+def test_a_gateways_url_is_one():
+    with pytest.raises(ValueError, match="http://HOST"):
+        gateway_url("h", "publish")

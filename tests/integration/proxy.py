@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 import struct
 import threading
@@ -14,9 +15,10 @@ from tests.servers import wait_until
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-__all__ = ["Proxy", "proxy_to"]
+__all__ = ["Proxy", "cursors", "proxy_to"]
 
 _LINGER_ZERO = struct.pack("ii", 1, 0)
+_STREAM = re.compile(rb"GET \S*/events[? ]|(GET|POST) \S*/v1/stream[? ]")
 
 
 class _Link:
@@ -47,7 +49,7 @@ class Proxy:
         address: where the proxy listens.
         url: the same as a URL.
         split: the most bytes that are written to a client at once; ``None``: as they come.
-        requests: the heads of all GET requests for a stream, in order.
+        requests: the heads of all requests for a stream, in order.
         cuts: how many connections were cut.
     """
 
@@ -179,8 +181,7 @@ class Proxy:
                 head += data
                 while b"\r\n\r\n" in head:
                     request, _, head = head.partition(b"\r\n\r\n")
-                    line = request.partition(b"\r\n")[0]
-                    if line.startswith(b"GET ") and b"/events" in line:
+                    if _STREAM.search(request):
                         self.requests.append(request.decode("latin-1"))
                         link.left = next(self._sizes, None)
                 link.server.write(data)
@@ -242,6 +243,12 @@ def _reset(writer: asyncio.StreamWriter) -> None:
             socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_ZERO
         )
     writer.transport.abort()
+
+
+def cursors(proxy: Proxy) -> list[str | None]:
+    """The ``Last-Event-ID`` of each request for a stream, in order; ``None`` without."""
+    found = [re.search(r"(?im)^last-event-id: ([^\r]*)", head) for head in proxy.requests]
+    return [match and match[1] for match in found]
 
 
 @contextmanager

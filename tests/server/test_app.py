@@ -47,6 +47,43 @@ async def test_while_draining_it_is_alive_and_not_ready():
         refused(await served.client.get("/session/a/events"), 503, "draining")
 
 
+async def test_without_its_broker_it_is_alive_and_not_ready():
+    async with Served() as served:
+        node = served.app.state.gateway.node
+        node.on_disconnected()
+        assert (await served.client.get("/healthz")).status_code == 200
+        refused(await served.client.get("/readyz"), 503, "broker_unavailable")
+        node.on_reconnected()
+        assert (await served.client.get("/readyz")).json() == {"status": "ready"}
+
+
+async def test_channels_are_served_beside_sessions_and_drain_with_them():
+    async with Served(dev=True) as served:
+        client = served.client
+        assert served.app.state.gateway.drain is served.app.state.drain
+        answer = await client.post("/v1/publish", json={"channel": "room:1", "type": "n"})
+        assert answer.json()["results"][0]["channel"] == "room:1"
+        history = (await client.get("/v1/channels/room:1/history")).json()
+        assert [event["type"] for event in history["events"]] == ["n"]
+        await served.app.state.drain.drain()
+        refused(await client.get("/v1/stream?channel=room:1"), 503, "draining")
+
+
+async def test_channels_are_closed_until_it_is_said_who_may_use_them():
+    async with Served() as served:
+        refused(await served.client.get("/v1/stream?channel=room:1"), 401, "unauthorized")
+    async with Served(token="t") as served:
+        refused(await served.client.get("/v1/channels"), 401, "unauthorized")
+        headers = {"Authorization": "Bearer t"}
+        assert (await served.client.get("/v1/channels", headers=headers)).json() == {"channels": []}
+
+
+async def test_its_features_are_those_of_sessions_and_channels():
+    async with Served() as served:
+        features = (await served.client.get("/capabilities")).json()["features"]
+        assert {"session_events", "channels", "channel_history", "channel_snapshots"} <= {*features}
+
+
 async def test_streams_of_routes_added_to_it_find_its_drain():
     async with Served() as served:
         assert served.state == {"tidegate.drain": served.app.state.drain}
@@ -65,9 +102,10 @@ async def test_it_has_a_page():
     async with Served() as served:
         answer = await served.client.get("/")
         assert answer.headers["content-type"].startswith("text/html")
+        assert "/v1/stream" in answer.text
 
 
-@pytest.mark.parametrize("path", ["/nothing", "/session/", "/v1/stream", "/login"])
+@pytest.mark.parametrize("path", ["/nothing", "/session/", "/v2/stream", "/login"])
 async def test_unknown_paths_are_told_in_json(path):
     async with Served() as served:
         refused(await served.client.get(path), 404, "not_found")

@@ -105,6 +105,39 @@ async def test_health_and_login_need_none(path):
     assert code(await ask(path=path, token="t")) == "inside"
 
 
+# -- the gateway's routes --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "DELETE", "HEAD"])
+@pytest.mark.parametrize("path", ["/v1", "/v1/", "/v1/stream", "/v1/publish", "/v1/nothing"])
+async def test_without_token_and_dev_nobody_uses_channels(method, path):
+    answer = await ask(method, path, headers=BEARER)
+    assert answer.status_code == 401
+    assert answer.headers["www-authenticate"] == "Bearer"
+    if method != "HEAD":
+        assert answer.json()["code"] == "unauthorized"
+        assert "--token" in answer.json()["error"]
+        assert "--dev" in answer.json()["error"]
+
+
+@pytest.mark.parametrize("path", ["/v2/stream", "/v11", "/session/v1", "/"])
+async def test_what_is_not_the_gateways_is_not_closed(path):
+    assert code(await ask(path=path)) == "inside"
+
+
+async def test_with_the_token_or_for_development_channels_are_open():
+    assert code(await ask("POST", "/v1/publish", headers=BEARER, token="t")) == "inside"
+    assert code(await ask("POST", "/v1/publish", dev=True)) == "inside"
+    answer = await ask("POST", "/v1/publish", token="t", dev=True)
+    assert code(answer) == (401, "unauthorized")
+    assert "needs its token" in answer.json()["error"]
+
+
+async def test_for_development_a_page_from_elsewhere_still_publishes_nothing():
+    answer = await ask("POST", "/v1/publish", headers=ELSEWHERE, dev=True)
+    assert code(answer) == (403, "origin_not_allowed")
+
+
 # -- Origin --------------------------------------------------------------------------------
 
 

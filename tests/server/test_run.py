@@ -8,7 +8,7 @@ import pytest
 from starlette.applications import Starlette
 
 from tests.servers import open_stream, read_to_end, read_until, serve_process
-from tidegate.errors import MissingExtra, ServeError
+from tidegate.errors import BrokerUnavailable, MissingExtra, ServeError
 from tidegate.server import ServerSettings, serve
 from tidegate.server.run import _bind
 
@@ -175,6 +175,40 @@ def test_an_application_that_does_not_start_ends_with_its_code(monkeypatch, capl
     assert "of the lifespan" in caplog.text
 
 
+def test_a_start_that_is_the_users_to_mend_is_raised_and_not_logged(monkeypatch, caplog):
+    class Locked:
+        async def __aenter__(self):
+            raise BrokerUnavailable("the file is locked")
+
+        async def __aexit__(self, *args):
+            pass
+
+    monkeypatch.setattr(
+        "tidegate.server.run.create_app", lambda settings: Starlette(lifespan=lambda app: Locked())
+    )
+    announced = []
+    with pytest.raises(BrokerUnavailable, match="the file is locked"):
+        serve(ServerSettings(port=0), announce=announced.append)
+    assert announced == []
+    assert caplog.records == []
+
+
+def test_an_end_that_fails_for_such_a_reason_is_logged(monkeypatch, caplog):
+    class Unstoppable:
+        async def __aenter__(self):
+            pass
+
+        async def __aexit__(self, *args):
+            raise BrokerUnavailable("the file is gone")
+
+    monkeypatch.setattr(
+        "tidegate.server.run.create_app",
+        lambda settings: Starlette(lifespan=lambda app: Unstoppable()),
+    )
+    assert Visitor().serve() == 0
+    assert "the file is gone" in caplog.text
+
+
 def test_an_older_uvicorn_that_just_returns_ends_with_the_same_code(monkeypatch):
     async def startup(server, sockets):
         server.should_exit = True
@@ -242,4 +276,47 @@ def test_a_signal_ends_a_hundred_streams_one_of_them_stalled(number):
         with pytest.raises(ConnectionResetError):
             read_to_end(stalled)
         stalled.close()
+        assert "Traceback" not in url.output
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_with_data_a_restart_keeps_histories_snapshots_and_epochs(tmp_path, number):
+    def look(client):
+        return [
+            client.get(f"/v1/channels/{name}{what}").json()
+            for name in ("room:1", "room:2")
+            for what in ("", "/history", "/snapshot")
+        ]
+
+    with serve_process("--dev", "--data", tmp_path / "data") as url:
+        with httpx.Client(base_url=url, trust_env=False) as client:
+            for n in range(5):
+                event = {"channels": ["room:1", "room:2"], "type": "n", "data": n}
+                client.post("/v1/publish", json=event).raise_for_status()
+            client.put("/v1/channels/room:1/snapshot", json={"state": {"n": 4}}).raise_for_status()
+            before = look(client)
+        url.process.send_signal(number)
+        url.process.wait(20)
+    with (
+        serve_process("--dev", "--data", tmp_path / "data") as url,
+        httpx.Client(base_url=url, trust_env=False) as client,
+    ):
+        assert look(client) == before
+        event = {"channel": "room:1", "type": "n"}
+        [result] = client.post("/v1/publish", json=event).json()["results"]
+        assert result["epoch"] == before[0]["epoch"]
+        [last] = client.get(
+            "/v1/channels/room:1/history", params={"after": before[0]["position"]}
+        ).json()["events"]
+        assert (last["id"], last["prev"]) == (result["id"], before[0]["position"])
+
+
+@pytest.mark.server
+def test_streams_of_channels_get_their_farewell():
+    with serve_process("--dev") as url:
+        with open_stream(url.address, "/v1/stream?channel=room:1") as stream:
+            read_until(stream, b"event: stream_open")
+            assert url.terminate() == 0
+            assert b'"errorKind":"draining"' in read_to_end(stream)
         assert "Traceback" not in url.output

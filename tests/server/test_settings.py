@@ -1,5 +1,6 @@
 import pytest
 
+from tidegate.config import load_config
 from tidegate.errors import ServeError
 from tidegate.server import ServerSettings
 
@@ -25,6 +26,7 @@ def test_the_defaults_serve_this_machine_alone():
         {"allow_origins": ("https://a.example", "http://localhost:3000")},
         {"allow_origins": ("*",), "token": "t"},
         {"dev": True, "token": "t"},
+        {"refusal": "status"},
     ],
 )
 def test_what_makes_sense_is_taken(options):
@@ -41,6 +43,7 @@ def test_what_makes_sense_is_taken(options):
         ({"max_sessions": 0}, "must be positive"),
         ({"idle_seconds": 0}, "must be positive"),
         ({"drain_seconds": -1}, "not negative"),
+        ({"refusal": "never"}, "auto or status"),
         ({"token": ""}, "visible ASCII"),
         ({"token": "a b"}, "visible ASCII"),
         ({"token": "é"}, "visible ASCII"),
@@ -57,6 +60,30 @@ def test_what_makes_sense_is_taken(options):
 def test_what_makes_none_is_refused_with_advice(options, advice):
     with pytest.raises(ServeError, match=advice):
         ServerSettings(**options)
+
+
+def test_a_configuration_says_it_all_and_flags_go_before_it():
+    config = load_config(
+        environ={},
+        overrides={
+            "server": {"port": 1, "token": "secret", "idle_seconds": "1m", "refusal": "status"},
+            "gateway": {"data": "d", "node": "n"},
+            "namespaces": {"room": {"history_size": 5}},
+        },
+    )
+    settings = ServerSettings.from_config(config, port=2, dev=True)
+    assert (settings.port, settings.token, settings.dev) == (2, "secret", True)
+    assert (settings.idle_seconds, settings.refusal) == (60.0, "status")
+    assert settings.gateway.broker_url == "sqlite:///d/tidegate.sqlite"
+    assert settings.gateway.node == "n"
+    assert [one.history_size for one in settings.namespaces] == [5]
+    assert ServerSettings.from_config(load_config(environ={})) == ServerSettings()
+
+
+def test_a_configuration_that_makes_no_sense_is_refused_with_advice():
+    config = load_config(environ={}, overrides={"server": {"host": "0.0.0.0"}})
+    with pytest.raises(ServeError, match="give a --token"):
+        ServerSettings.from_config(config)
 
 
 def test_the_token_is_not_shown():

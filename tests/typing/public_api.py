@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, assert_type
 
 import msgspec
@@ -10,18 +11,32 @@ from starlette.routing import Mount, Route
 
 from tidegate import Channel, ChannelEvent, ChannelStatistics, ChannelSubscription
 from tidegate.client import (
+    ChannelSnapshot,
+    ChannelView,
     ClientStream,
     EventSchema,
+    Following,
     Loaded,
+    LoadedChannel,
+    Published,
+    Publisher,
     SessionView,
     StreamEvent,
     SyncClientStream,
     TypedEvent,
     connect,
     connect_sync,
+    load_channel,
+    load_channel_sync,
     load_session,
 )
-from tidegate.errors import SseEncodeError, SubscriberLimitExceeded, TidegateError
+from tidegate.errors import (
+    ChainBroken,
+    ItemRefused,
+    SseEncodeError,
+    SubscriberLimitExceeded,
+    TidegateError,
+)
 from tidegate.sessions import Run, Session, Sessions
 from tidegate.sse import Decoder, ServerSentEvent, encode
 from tidegate.stream import Drain, EventStream
@@ -112,6 +127,37 @@ def client_sync(url: str) -> None:
         for event in stream:
             assert_type(schema.decode(event), TypedEvent)
     assert_type(Token("a").text, str)
+
+
+async def client_of_channels(url: str) -> None:
+    async with connect(url, channels=["a"], tail=5, tags={"k": "v"}) as stream:
+        assert_type(stream.channels, tuple[str, ...])
+        try:
+            async for event in stream:
+                assert_type(event.id, int | str | None)
+                assert_type(event.position, str | None)
+                assert_type(event.channel, str | None)
+        except ChainBroken as broken:
+            await stream.reopen(broken.event.cursor)
+
+    view = ChannelView(partial(load_channel, url), add, initial=0)
+    assert_type(view, ChannelView[int])
+    assert_type(view.follow(url, channels=["a"]), Following[int])
+    assert_type(await load_channel(url, "a"), LoadedChannel)
+
+    def merge(total: int, snapshot: ChannelSnapshot) -> int:
+        return total + int(snapshot.state or 0)
+
+    several = ChannelView(partial(load_channel_sync, url), add, initial=0, merge=merge)
+    for total in several.follow_sync(url, channels=["a", "b"]):
+        assert_type(total, int)
+    assert_type(ChannelView(None, add, initial=0).complete, bool)
+
+    async with Publisher(url, token="secret") as publisher:
+        assert_type(await publisher.publish("a", "x", {"n": 1}, version=1), Published)
+        results = await publisher.publish_many([{"channel": "a", "type": "x"}])
+        assert_type(results, list[Published | ItemRefused])
+    Publisher(broker="sqlite:///history.db")
 
 
 def errors() -> None:

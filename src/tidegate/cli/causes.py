@@ -8,12 +8,16 @@ _NO_CONNECTION = ("ConnectError", "ConnectTimeout")
 _OF_TLS = ("SSL", "CERTIFICATE", "TLS")
 
 
-def not_let_in(token: str | None) -> str:
+def not_let_in(token: str | None, said: str = "") -> str:
     """Say what a 401 means.
 
     Args:
         token: what was sent, if anything was.
+        said: the server's sentence. One that is closed to everybody names the options that it
+            has to be started with, and no token would help.
     """
+    if "--dev" in said:
+        return f"{said} (401)"
     if token is None:
         return "the server wants a token (401); give --token or TIDEGATE_TOKEN"
     return "the token is not the server's (401)"

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
-__all__ = ["Away", "Refused", "Send", "retry_delay"]
+if TYPE_CHECKING:
+    from types import TracebackType
+
+__all__ = ["Away", "Door", "Refused", "Send", "retry_delay"]
 
 _FIRST_DELAY = 0.25
 _LONGEST_DELAY = 5.0
@@ -35,8 +38,42 @@ class Refused(Exception):
         self.about_events = about_events
 
 
-Send = Callable[[list[dict[str, Any]]], Awaitable[int]]
+Send = Callable[[list[dict[str, Any]]], Awaitable[int | str]]
 """Publishes events and returns the last one's id; raises ``Away`` or ``Refused``."""
+
+
+class Door(Protocol):
+    """The way into a session or a channel: an async context manager."""
+
+    async def __aenter__(self) -> Self:
+        """Make ready; nothing is asked of the server."""
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close the connections."""
+
+    async def attach(self, patience: float = 0.0) -> None:
+        """Find that the server takes events there, trying again for ``patience`` seconds.
+
+        Raises:
+            Away: the server cannot do it now, and the patience is over.
+            Refused: it will not.
+        """
+
+    async def publish(self, events: list[dict[str, Any]]) -> int | str:
+        """Publish at least one event, in order; return the last one's id.
+
+        Raises:
+            Away: the server cannot do it now, or nobody knows whether it did.
+            Refused: it will not.
+        """
+
+    def receipt(self) -> dict[str, Any]:
+        """Return what the server said of the last event that was published, for programs."""
 
 
 def retry_delay(attempt: int, retry_after: float | None, rng: Callable[[], float]) -> float:

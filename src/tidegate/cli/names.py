@@ -13,7 +13,6 @@ __all__ = [
     "Target",
     "parse_base_url",
     "parse_target",
-    "session_id_of",
 ]
 
 _SESSION_PREFIX = "session/"
@@ -69,24 +68,6 @@ def parse_target(text: str) -> Target:
     return ChannelTarget(text)
 
 
-def session_id_of(target: Target) -> str:
-    """Return the id of the session that ``target`` names.
-
-    Raises:
-        BadName: it names a channel. Channels come with the gateway, which this version
-            does not have.
-    """
-    match target:
-        case SessionTarget(session_id):
-            return session_id
-        case ChannelTarget(channel):
-            example = channel if _is_session_id(channel) else "ID"
-            raise BadName(
-                f"{_shown(channel)} is the name of a channel, and channels come with the gateway, "
-                f"which this version does not have; a session is written session/{example}"
-            )
-
-
 def parse_base_url(text: str) -> str:
     """Check the URL of a server and return it without a slash at its end.
 
@@ -117,11 +98,14 @@ def _advice(text: str) -> str:
         found = _AS_URL.fullmatch(text)
         if found and _is_session_id(found[2]) and len(found[0]) <= _SHOWN:
             return f"is a URL; write: --url {found[1]} session/{found[2]}"
-        return "is a URL; write: --url http://HOST:PORT session/ID"
+        return "is a URL; write: --url http://HOST:PORT CHANNEL, or session/ID for a session"
     found = _ALMOST.fullmatch(text)
     if found and _is_session_id(found[1]):
         return f"is no name; did you mean session/{found[1]}?"
-    return "is no name; write a session as session/ID"
+    return (
+        "is no name; a channel's is 1 to 200 of A-Z a-z 0-9 . _ ~ : @ -, "
+        "and a session is written session/ID"
+    )
 
 
 def _shown(text: str) -> str:

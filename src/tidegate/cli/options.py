@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tidegate.cli.console import CommandFailed
-from tidegate.cli.names import BadName, parse_base_url, parse_target, session_id_of
+from tidegate.cli.names import BadName, Target, parse_base_url, parse_target
 
-__all__ = ["Target", "Token", "Url", "base_url", "session_id"]
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
-Target = Annotated[
+__all__ = ["DEFAULT_URL", "TargetName", "Token", "Url", "base_url", "tags_of", "target_of"]
+
+TargetName = Annotated[
     str,
     typer.Argument(
-        metavar="session/ID", help="The session, written session/ID.", show_default=False
+        metavar="TARGET",
+        help="A channel by its name, or a session as session/ID.",
+        show_default=False,
     ),
 ]
 
@@ -37,16 +42,32 @@ Token = Annotated[
 DEFAULT_URL = "http://127.0.0.1:8765"
 
 
-def session_id(target: str) -> str:
-    """Return the id of the session that an argument names.
+def target_of(name: str) -> Target:
+    """Read the argument that names a channel or a session.
 
     Raises:
-        CommandFailed: it names none; exit status 2.
+        CommandFailed: it names neither; exit status 2.
     """
     try:
-        return session_id_of(parse_target(target))
+        return parse_target(name)
     except BadName as error:
         raise CommandFailed(str(error), 2) from None
+
+
+def tags_of(texts: Sequence[str]) -> dict[str, str]:
+    """Read the values of ``--tags``, each ``KEY:VALUE``.
+
+    Raises:
+        CommandFailed: one is none, or a key stands there twice; exit status 2.
+    """
+    tags: dict[str, str] = {}
+    for text in texts:
+        key, colon, value = text.partition(":")
+        if not colon or not key or key in tags:
+            why = "names a key for the second time" if key in tags else "is no KEY:VALUE"
+            raise CommandFailed(f"--tags {text[:80]!a} {why}", 2)
+        tags[key] = value
+    return tags
 
 
 def base_url(url: str) -> str:

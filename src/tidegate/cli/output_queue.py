@@ -32,7 +32,9 @@ class OutputQueue:
     It never refuses one: whoever fills it looks at ``full`` and stops its source, so that the
     queue holds at most its bounds and what one read of the source brings. After `start_dropping`
     it takes no lines, until a batch was published again; what it did not take is announced by an
-    event ``output_lost`` with ``{"lines": N}`` in the place where those lines would be.
+    event ``output_lost`` with ``{"lines": N}`` in the place where those lines would be. An event
+    that was in a batch is in the next one as the same object until it is published: who tries
+    again does not make another event of it.
 
     Args:
         max_events: lines from which on the queue is full.
@@ -58,6 +60,7 @@ class OutputQueue:
         self._last: dict[str, Any] | None = None
         self._dropping = False
         self._unannounced = 0
+        self._announcement: tuple[dict[str, Any], int] | None = None
         self._lost = 0
 
     @property
@@ -91,9 +94,13 @@ class OutputQueue:
     def batch(self) -> Batch | None:
         """Return what to publish next, without removing it; ``None`` if nothing waits."""
         events: list[dict[str, Any]] = []
-        announced = self._unannounced
-        if announced:
-            events.append({"type": "output_lost", "data": {"lines": announced}})
+        announced = 0
+        if self._unannounced:
+            if self._announcement is None:
+                event = {"type": "output_lost", "data": {"lines": self._unannounced}}
+                self._announcement = event, self._unannounced
+            event, announced = self._announcement
+            events.append(event)
         lines = size = 0
         for event, event_bytes in self._lines:
             size += event_bytes
@@ -101,7 +108,8 @@ class OutputQueue:
                 break
             events.append(event)
             lines += 1
-        last = self._last if lines == len(self._lines) else None
+        complete = lines == len(self._lines) and announced == self._unannounced
+        last = self._last if complete else None
         if last is not None:
             events.append(last)
         return Batch(events, lines, announced, last is not None) if events else None
@@ -109,6 +117,8 @@ class OutputQueue:
     def published(self, batch: Batch) -> None:
         """Remove the batch that `batch` returned last; lines are taken again."""
         self._unannounced -= batch.announced
+        if batch.announced:
+            self._announcement = None
         for _ in range(batch.lines):
             _, size = self._lines.popleft()
             self._bytes -= size

@@ -18,15 +18,19 @@ import typer
 from tidegate.cli.child import Child
 from tidegate.cli.console import CommandFailed, complain
 from tidegate.cli.delivery import Away, Refused
+from tidegate.cli.doors import door_to
 from tidegate.cli.echo import Echo
 from tidegate.cli.feed import Feed
 from tidegate.cli.lines import Line, LineSplitter
-from tidegate.cli.options import DEFAULT_URL, Target, Token, Url, base_url, session_id
+from tidegate.cli.names import ChannelTarget
+from tidegate.cli.options import DEFAULT_URL, TargetName, Token, Url, base_url, target_of
 from tidegate.cli.output_queue import OutputQueue
-from tidegate.cli.session import SessionDoor
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator, Sequence
+
+    from tidegate.cli.delivery import Door
+    from tidegate.cli.names import Target
 
 __all__ = ["PipeSettings", "exit_data", "exit_status", "pipe", "run_pipe"]
 
@@ -44,7 +48,7 @@ class PipeSettings:
 
     Attributes:
         url: the server's base URL.
-        session_id: the session; it is made if there is none.
+        target: the channel or the session; a session is made if there is none.
         command: the program and its arguments.
         token: the server's token, if it wants one.
         patience: seconds that the command may be held back while the server is away.
@@ -52,7 +56,7 @@ class PipeSettings:
     """
 
     url: str
-    session_id: str
+    target: Target
     command: Sequence[str]
     token: str | None = None
     patience: float = 60.0
@@ -61,7 +65,7 @@ class PipeSettings:
 
 def pipe(
     *,
-    target: Target,
+    target: TargetName,
     command: Annotated[
         list[str],
         typer.Argument(
@@ -89,8 +93,9 @@ def pipe(
     Each line is an event "output" with {"stream": "stdout" or "stderr", "line": TEXT}; a line of
     more than 64 KiB comes in pieces, all but the last with "partial": true. The last event is
     "exit" with {"code": N} or {"signal": "SIGTERM"}. The order is kept within stdout and within
-    stderr. Bytes that are not UTF-8 become U+FFFD. "meta.seq" numbers the lines: a line whose
-    publish had to be tried again may come twice, with the same number.
+    stderr. Bytes that are not UTF-8 become U+FFFD. "meta.seq" numbers the lines. In a channel each
+    line is there once, and "meta.run" names the run; in a session a line whose publish had to be
+    tried again may come twice, with the same number.
 
     While the server is away the command is held back, as by any full pipe. When --patience is
     over it runs on, its lines are dropped and counted, and as soon as the server is back an event
@@ -105,7 +110,7 @@ def pipe(
     cannot be executed, and 1 instead of 0 if lines could not be published, or not echoed for
     another reason than that nobody reads them.
     """
-    settings = PipeSettings(base_url(url), session_id(target), command, token, patience, quiet)
+    settings = PipeSettings(base_url(url), target_of(target), command, token, patience, quiet)
     raise typer.Exit(asyncio.run(run_pipe(settings)))
 
 
@@ -115,23 +120,26 @@ async def run_pipe(settings: PipeSettings) -> int:
     Cancelling it ends the command's process group.
 
     Raises:
-        CommandFailed: the session could not be had, so the command was not run.
+        CommandFailed: the target could not be had, so the command was not run.
     """
-    client_id = f"pipe-{secrets.token_hex(4)}"
-    door = SessionDoor(settings.url, settings.session_id, token=settings.token, client_id=client_id)
+    run = f"pipe-{secrets.token_hex(4)}"
+    door = door_to(settings.target, settings.url, token=settings.token, client_id=run)
+    # A session's events say themselves who sent them.
+    meta = {"run": run} if isinstance(settings.target, ChannelTarget) else {}
     async with door:
         try:
             await door.attach(settings.patience)
         except (Away, Refused) as error:
             raise CommandFailed(f"{error}; the command was not run") from None
-        return await _Run(settings, door).to_the_end()
+        return await _Run(settings, door, meta).to_the_end()
 
 
 class _Run:
     """One run of a command: what comes out of it goes to the echo and to the feed."""
 
-    def __init__(self, settings: PipeSettings, door: SessionDoor) -> None:
+    def __init__(self, settings: PipeSettings, door: Door, meta: dict[str, Any]) -> None:
         self._settings = settings
+        self._meta = meta
         self._queue = OutputQueue()
         self._feed = Feed(
             self._queue,
@@ -178,11 +186,15 @@ class _Run:
             return self._not_started(127, f"there is no command {name}")
         except OSError as error:
             return self._not_started(126, f"{name} cannot be executed: {error.strerror}")
-        return exit_status(code), {"type": "exit", "data": exit_data(code)}
+        return exit_status(code), self._exit(exit_data(code))
 
     def _not_started(self, code: int, problem: str) -> tuple[int, dict[str, Any]]:
         complain(problem)
-        return code, {"type": "exit", "data": {"code": code, "error": problem}}
+        return code, self._exit({"code": code, "error": problem})
+
+    def _exit(self, data: dict[str, Any]) -> dict[str, Any]:
+        meta = {"meta": self._meta} if self._meta else {}
+        return {"type": "exit", "data": data, **meta}
 
     def _output(self, number: int, data: bytes) -> None:
         if self._echo is not None:
@@ -196,7 +208,7 @@ class _Run:
             data: dict[str, Any] = {"stream": _STREAMS[number], "line": line.text}
             if line.partial:
                 data["partial"] = True
-            event = {"type": "output", "data": data, "meta": {"seq": self._seq}}
+            event = {"type": "output", "data": data, "meta": {"seq": self._seq, **self._meta}}
             self._feed.put(event, len(msgspec.json.encode(event)))
 
     def _regulate(self) -> None:

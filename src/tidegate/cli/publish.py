@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,25 +11,43 @@ import typer
 
 from tidegate.cli.console import CommandFailed, say, write_line
 from tidegate.cli.delivery import Away, Refused
-from tidegate.cli.options import DEFAULT_URL, Target, Token, Url, base_url, session_id
-from tidegate.cli.records import RecordReader, parse_json, unsendable
-from tidegate.cli.session import SessionDoor
+from tidegate.cli.doors import door_to
+from tidegate.cli.names import ChannelTarget
+from tidegate.cli.options import (
+    DEFAULT_URL,
+    TargetName,
+    Token,
+    Url,
+    base_url,
+    tags_of,
+    target_of,
+)
+from tidegate.cli.records import (
+    CHANNEL_FIELDS,
+    SESSION_FIELDS,
+    RecordReader,
+    parse_json,
+    unsendable,
+)
+from tidegate.cli.render import compact
 from tidegate.cli.stdin import Readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tidegate.cli.delivery import Door
     from tidegate.cli.records import BadRecord, Record
 
 __all__ = ["publish", "publish_input", "publish_one"]
 
 _BATCH_EVENTS = 256
+_ONE_ATTEMPT = 15.0  # seconds
 _BATCH_BYTES = 512 * 1024
 
 
 def publish(
     *,
-    target: Target,
+    target: TargetName,
     type_: Annotated[
         str | None,
         typer.Argument(metavar="TYPE", help="The event's type.", show_default=False),
@@ -53,6 +70,30 @@ def publish(
         bool,
         typer.Option("--ndjson", help="As --stdin, and a line that is no event is an error."),
     ] = False,
+    tags: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY:VALUE",
+            show_default=False,
+            help="A tag of an event of a channel; repeatable.",
+        ),
+    ] = None,
+    version: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            show_default=False,
+            help="Publish to a channel only if N is above the version of its last such event.",
+        ),
+    ] = None,
+    idempotency_key: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KEY",
+            show_default=False,
+            help="Publish to a channel only if it does not remember the same key.",
+        ),
+    ] = None,
     create: Annotated[bool, typer.Option(help="Make the session if there is none.")] = True,
     patience: Annotated[
         float,
@@ -63,34 +104,50 @@ def publish(
         ),
     ] = 10.0,
     as_json: Annotated[
-        bool, typer.Option("--json", help='Print {"lastEventId": N} instead of N.')
+        bool, typer.Option("--json", help="Print what the server says of the last event.")
     ] = False,
 ) -> None:
     """Publish one event, or every line of standard input; print the id of the last one.
 
     With --stdin, a line that is a JSON object with a string "type" and beside it "data" and "meta"
-    only is that event. Any other line becomes an event of type "message" with the line's text as
-    its data; how many did is said at the end, on stderr. With --ndjson such a line is an error
-    instead, with status 2, empty lines aside: what stands before it is published, nothing after it.
+    only is that event; for a channel it may have "tags", "version" and "idempotencyKey" too. Any
+    other line becomes an event of type "message" with the line's text as its data; how many did is
+    said at the end, on stderr. With --ndjson such a line is an error instead, with status 2, empty
+    lines aside: what stands before it is published, nothing after it.
 
-    Lines are published as they come, those that have come together in one request.
+    Lines are published as they come, those that have come together in one request. What goes to a
+    channel is tried again until --patience is over, and is there once all the same, as long as the
+    channel remembers its key.
     """
-    door = SessionDoor(
+    where = target_of(target)
+    to_channel = isinstance(where, ChannelTarget)
+    single = _options_of_one(tags or [], version, idempotency_key)
+    if not to_channel and single:
+        raise CommandFailed("--tags, --version and --idempotency-key are for channels", 2)
+    if to_channel and not create:
+        raise CommandFailed("--no-create is for sessions; a channel is there when it is used", 2)
+    door = door_to(
+        where,
         base_url(url),
-        session_id(target),
         token=token,
         create=create,
-        retries=True,
-        deadline=patience,
+        retries=patience > 0,
+        deadline=patience or _ONE_ATTEMPT,
     )
     if stdin or ndjson:
         if type_ is not None:
             raise CommandFailed("with --stdin or --ndjson there is no TYPE and no DATA", 2)
-        last = asyncio.run(publish_input(door, Readable(_stdin()), ndjson=ndjson))
+        if single:
+            raise CommandFailed(
+                "with --stdin or --ndjson, tags, version and idempotencyKey stand in the lines", 2
+            )
+        fields = CHANNEL_FIELDS if to_channel else SESSION_FIELDS
+        reader = RecordReader(ndjson=ndjson, fields=fields)
+        last = asyncio.run(publish_input(door, Readable(_stdin()), reader))
     elif type_ is None:
         raise CommandFailed("name the event's TYPE, or give --stdin", 2)
     else:
-        event: dict[str, Any] = {"type": type_}
+        event: dict[str, Any] = {"type": type_, **single}
         if data is not None:
             event["data"] = data if text else _json(data)
         problem = unsendable(event)
@@ -98,10 +155,16 @@ def publish(
             raise CommandFailed(f"the event {problem}", 2)
         last = asyncio.run(publish_one(door, event))
     if last is not None:
-        write_line(json.dumps({"lastEventId": last}) if as_json else str(last))
+        write_line(compact(door.receipt()) if as_json else str(last))
 
 
-async def publish_one(door: SessionDoor, event: dict[str, Any]) -> int:
+def _options_of_one(tags: list[str], version: int | None, key: str | None) -> dict[str, Any]:
+    """Return the fields of an event that only a channel's has, as far as they were given."""
+    given = {"tags": tags_of(tags) or None, "version": version, "idempotencyKey": key}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+async def publish_one(door: Door, event: dict[str, Any]) -> int | str:
     """Publish an event and return its id.
 
     Raises:
@@ -109,12 +172,19 @@ async def publish_one(door: SessionDoor, event: dict[str, Any]) -> int:
     """
     async with door:
         try:
-            return await door.publish([event])
+            given_key = "idempotencyKey" in event
+            last = await door.publish([event])
         except (Away, Refused) as error:
             raise CommandFailed(str(error)) from None
+    receipt = door.receipt()
+    if receipt.get("suppressed"):
+        say(f"not published: version {event['version']} is not above the channel's")
+    elif receipt.get("duplicate") and given_key:
+        say("not published again: the channel remembers the key")
+    return last
 
 
-async def publish_input(door: SessionDoor, source: Readable, *, ndjson: bool) -> int | None:
+async def publish_input(door: Door, source: Readable, reader: RecordReader) -> int | str | None:
     """Publish the lines that ``source`` brings, until it ends.
 
     Returns:
@@ -124,7 +194,6 @@ async def publish_input(door: SessionDoor, source: Readable, *, ndjson: bool) ->
         CommandFailed: a line is no event, or the server did not take one, or the input cannot be
             read. The message names the line, and says how many were published before it.
     """
-    reader = RecordReader(ndjson=ndjson)
     sent = _Sent()
     async with door:
         while chunk := await _read(source, sent):
@@ -141,7 +210,7 @@ class _Sent:
 
     count: int = 0
     plain: int = 0
-    last: int | None = None
+    last: int | str | None = None
 
     def so_far(self) -> str:
         if self.last is None:
@@ -159,7 +228,7 @@ async def _read(source: Readable, sent: _Sent) -> bytes:
 
 
 async def _publish_records(
-    door: SessionDoor, records: list[Record], problem: BadRecord | None, sent: _Sent
+    door: Door, records: list[Record], problem: BadRecord | None, sent: _Sent
 ) -> None:
     for batch in _batches(records):
         try:
@@ -173,7 +242,7 @@ async def _publish_records(
         raise CommandFailed(f"{problem}; {sent.so_far()}", 2)
 
 
-async def _send_singly(door: SessionDoor, batch: list[Record], sent: _Sent) -> None:
+async def _send_singly(door: Door, batch: list[Record], sent: _Sent) -> None:
     for record in batch:
         try:
             await _send(door, [record], sent)
@@ -182,7 +251,7 @@ async def _send_singly(door: SessionDoor, batch: list[Record], sent: _Sent) -> N
             raise CommandFailed(message) from None
 
 
-async def _send(door: SessionDoor, batch: list[Record], sent: _Sent) -> None:
+async def _send(door: Door, batch: list[Record], sent: _Sent) -> None:
     try:
         sent.last = await door.publish([record.event for record in batch])
     except Away as away:

@@ -5,12 +5,17 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 __all__ = [
+    "CHANNEL_FIELDS",
     "MAX_RECORD_BYTES",
+    "SESSION_FIELDS",
     "BadRecord",
     "Record",
     "RecordReader",
@@ -22,7 +27,11 @@ __all__ = [
 MAX_RECORD_BYTES = 512 * 1024
 """The longest line of input. A server takes at most 1 MiB in a request."""
 
-_FIELDS = frozenset({"type", "data", "meta"})
+SESSION_FIELDS = ("type", "data", "meta")
+"""What an event for a session may have."""
+
+CHANNEL_FIELDS = (*SESSION_FIELDS, "tags", "version", "idempotencyKey")
+"""What an event for a channel may have."""
 
 
 class BadRecord(ValueError):
@@ -48,7 +57,7 @@ class Record:
 
     Attributes:
         number: the line's number, from 1.
-        event: ``{"type", "data"?, "meta"?}``.
+        event: ``{"type", "data"?, "meta"?}``, for a channel also ``tags`` and the like.
         plain: the line was no event in JSON and became a ``message``.
         size: the bytes of the line; what the event takes in a request is close to it.
     """
@@ -65,13 +74,21 @@ class RecordReader:
     Args:
         ndjson: every line must be an event in JSON, empty lines aside. Otherwise a line that
             is none becomes an event of type ``message`` with the line's text as its data.
+        fields: what an event may have.
         limit: the most bytes of a line.
     """
 
-    __slots__ = ("_limit", "_ndjson", "_number", "_rest")
+    __slots__ = ("_fields", "_limit", "_ndjson", "_number", "_rest")
 
-    def __init__(self, *, ndjson: bool = False, limit: int = MAX_RECORD_BYTES) -> None:
+    def __init__(
+        self,
+        *,
+        ndjson: bool = False,
+        fields: Sequence[str] = SESSION_FIELDS,
+        limit: int = MAX_RECORD_BYTES,
+    ) -> None:
         self._ndjson = ndjson
+        self._fields = fields
         self._limit = limit
         self._rest = b""
         self._number = 0
@@ -113,21 +130,22 @@ class RecordReader:
         if self._ndjson:
             if not line.strip():
                 return None
-            return Record(number, _strict_event(number, line), plain=False, size=len(raw))
+            event = _strict_event(number, line, self._fields)
+            return Record(number, event, plain=False, size=len(raw))
         text = line.decode("utf-8", "replace")
-        event = event_of(text)
-        if event is None:
+        found = event_of(text, self._fields)
+        if found is None:
             return Record(number, {"type": "message", "data": text}, plain=True, size=len(raw))
-        return Record(number, event, plain=False, size=len(raw))
+        return Record(number, found, plain=False, size=len(raw))
 
     def _too_long(self, number: int) -> BadRecord:
         return BadRecord(number, f"is longer than {self._limit} bytes")
 
 
-def event_of(text: str) -> dict[str, Any] | None:
+def event_of(text: str, fields: Sequence[str] = SESSION_FIELDS) -> dict[str, Any] | None:
     """Return the event that ``text`` is in JSON, or ``None`` if it is anything else.
 
-    An event is an object with a string ``type`` and, beside it, ``data`` and ``meta`` only.
+    An event is an object with a string ``type`` and, beside it, only what ``fields`` names.
     """
     if not text.lstrip().startswith("{"):
         return None
@@ -135,7 +153,7 @@ def event_of(text: str) -> dict[str, Any] | None:
         value = parse_json(text)
     except ValueError:
         return None
-    return value if _problem_of(value) is None else None
+    return value if _problem_of(value, fields) is None else None
 
 
 def parse_json(text: str) -> Any:
@@ -167,7 +185,7 @@ def unsendable(event: object) -> str | None:
     return None
 
 
-def _strict_event(number: int, line: bytes) -> dict[str, Any]:
+def _strict_event(number: int, line: bytes, fields: Sequence[str]) -> dict[str, Any]:
     try:
         text = line.decode("utf-8")
     except UnicodeDecodeError:
@@ -176,21 +194,21 @@ def _strict_event(number: int, line: bytes) -> dict[str, Any]:
         value = parse_json(text)
     except ValueError as error:
         raise BadRecord(number, f"is not JSON: {error}") from None
-    problem = _problem_of(value)
+    problem = _problem_of(value, fields)
     if problem is not None:
         raise BadRecord(number, problem)
     event: dict[str, Any] = value
     return event
 
 
-def _problem_of(value: object) -> str | None:
+def _problem_of(value: object, fields: Sequence[str]) -> str | None:
     if not isinstance(value, dict):
         return "is not a JSON object"
     if not isinstance(value.get("type"), str):
         return "has no 'type', or one that is not a string"
-    unknown = sorted(value.keys() - _FIELDS)
+    unknown = sorted(value.keys() - set(fields))
     if unknown:
-        return f"has a field {unknown[0]!a}; an event has type, data and meta"
+        return f"has a field {unknown[0]!a}; an event has {', '.join(fields[:-1])} and {fields[-1]}"
     return unsendable(value)
 
 

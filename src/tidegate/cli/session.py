@@ -67,6 +67,7 @@ class SessionDoor:
         self._session_id = session_id
         self._create = create
         self._deadline = deadline
+        self._last = 0
 
     async def __aenter__(self) -> Self:
         await self._publisher.__aenter__()
@@ -134,12 +135,17 @@ class SessionDoor:
         except PublishRefused as refusal:
             raise self._meaning(refusal) from None
 
+    def receipt(self) -> dict[str, Any]:
+        """Return what the server said of the last publish."""
+        return {"lastEventId": self._last}
+
     async def _publish(self, events: list[dict[str, Any]]) -> int:
         try:
             last = await self._publisher.publish(self._session_id, events, deadline=self._deadline)
         except ClientError as error:
             raise self._away(error) from None
-        return cast("int", last)  # None is for no events at all
+        self._last = cast("int", last)  # None is for no events at all
+        return self._last
 
     def _away(self, error: ClientError) -> Away:
         cause = error.__cause__

@@ -15,6 +15,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from tidegate.client.capabilities import negotiated_max_queued
+from tidegate.client.chain import Chains
 from tidegate.client.cursor import Cursor, epoch_of
 from tidegate.client.events import MalformedFrame, StreamEvent, parse_frame, plain_frame
 from tidegate.client.reconnect import (
@@ -26,9 +27,16 @@ from tidegate.client.reconnect import (
     retry_seconds,
 )
 from tidegate.client.refusal import refusal, refused_by, shown
+from tidegate.client.selection import Selection
 from tidegate.client.state import EndReason, StreamState, StreamStatistics, report
 from tidegate.client.target import Request, Target, bearer, shown_url
-from tidegate.errors import NotAnEventStream, SseLimitExceeded, StreamRefused, StreamUnavailable
+from tidegate.errors import (
+    ChainBroken,
+    NotAnEventStream,
+    SseLimitExceeded,
+    StreamRefused,
+    StreamUnavailable,
+)
 from tidegate.sse import Decoder, ServerSentEvent
 
 if TYPE_CHECKING:
@@ -64,6 +72,7 @@ class StreamCore:
         token: the bearer token to begin with.
         refreshable: a new token can be had by asking.
         max_queued: the backlog to ask the server for.
+        selection: the channels and where they begin; ``None`` for a stream that names none.
         headers: the caller's own.
         plain: frames carry no envelope; nothing of Tidegate's is added to the query.
         retry: seconds to wait until the server has named its own time.
@@ -91,6 +100,7 @@ class StreamCore:
         token: str | None = None,
         refreshable: bool = False,
         max_queued: int | None = None,
+        selection: Selection | None = None,
         headers: Mapping[str, str] | None = None,
         plain: bool = False,
         retry: float = DEFAULT_RETRY,
@@ -107,7 +117,11 @@ class StreamCore:
         if not 0 <= retry < math.inf:
             raise ValueError(f"retry is 0 s or more, not {retry}")
         bearer(token)
-        self._target = target = Target.read(url)
+        self._target = target = _target(url, selection, plain)
+        # An id of a stream of channels is the server's word; of another one it may be read.
+        self._opaque = target.channels is not None and not plain
+        self._read_cursor = Cursor.opaque if self._opaque else Cursor.read
+        self._chains = None if plain else Chains()
         if max_queued is not None:
             target.preflight(token=None, headers={})
         self._token = token
@@ -121,7 +135,7 @@ class StreamCore:
         self._on_state = on_state
         self._random = random
         self._now = now
-        cursor = Cursor.given(last_event_id, epoch)
+        cursor = self.given(last_event_id, epoch)
         if cursor is not None and cursor.number is None and not plain and target.load is not None:
             raise ValueError(
                 "a place in a session is a number or <epoch>-<number>, "
@@ -153,6 +167,21 @@ class StreamCore:
         return self._reconnect.cursor
 
     @property
+    def channels(self) -> tuple[str, ...]:
+        """The channels of the stream, as far as they are named; none for a session's."""
+        return self._target.channels or ()
+
+    def given(self, last_event_id: int | str | None, epoch: str | None = None) -> Cursor | None:
+        """Check a place that a caller gives, of the kind that this stream has.
+
+        Raises:
+            TypeError: it is of the wrong type.
+            ValueError: it is out of range.
+        """
+        check = Cursor.given_opaque if self._opaque else Cursor.given
+        return check(last_event_id, epoch)
+
+    @property
     def opening(self) -> bool:
         """Whether there is something to wait for before the stream can be called open.
 
@@ -181,13 +210,19 @@ class StreamCore:
 
         Returns:
             The event, or ``None`` if `step` has to be taken first.
+
+        Raises:
+            ChainBroken: the event does not follow the one before it. It is not handed out, and
+                what is read is of no more use: the next step goes back to the place before it.
         """
         self._acknowledge()
         while self._pending:
             frame = self._pending.popleft()
-            self._handed = Cursor.read(frame.id, self._epoch)
-            event = self._read(frame, self._handed)
-            if event is not None:
+            cursor = self._read_cursor(frame.id, self._epoch)
+            event = self._read(frame, cursor)
+            new = event is None or self._chains is None or self._linked(self._chains, event)
+            self._handed = cursor
+            if event is not None and new:
                 self._events += 1
                 if not self._plain:
                     self._resync_handed = event.type == "state_resync_required"
@@ -202,6 +237,10 @@ class StreamCore:
         self._handed = None
         self._resync_handed = self._session_closed = self._refreshed = False
         self._failures = 0
+        if self._chains is not None:
+            self._chains.forget()
+        if cursor is None:
+            self._target = self._target.live_only()
         self._reconnect.restarted(cursor)
         self.end_reason = None
         self._begin()
@@ -219,7 +258,7 @@ class StreamCore:
         report(self._on_state, StreamState("connecting", self._reconnect.attempt))
         if self.step is Step.PREFLIGHT:
             return self._target.preflight(token=self._token, headers=self._headers)
-        parameters = {} if self._plain else {"ids": "epoch"}
+        parameters = {} if self._plain or self._opaque else {"ids": "epoch"}
         if self._max_queued is not None:
             parameters["maxQueued"] = str(self._max_queued)
         return self._target.stream(
@@ -359,7 +398,7 @@ class StreamCore:
 
     def _opened(self, headers: Mapping[str, str]) -> None:
         self._epoch = epoch_of(headers.get("tidegate-epoch"))
-        self._start = Cursor.read(headers.get("last-event-id", ""), self._epoch)
+        self._start = self._read_cursor(headers.get("last-event-id", ""), self._epoch)
         self._finite = "content-length" in headers
         self._decoder = Decoder()
         self._admitted = False
@@ -416,7 +455,7 @@ class StreamCore:
             self._admit()  # it said nothing at all, so it did not refuse
         # Everything that came has been handed out: only then is the next chunk read. What is left
         # is an id that stood alone, or a frame over the bound that a return would meet again.
-        cursor = Cursor.read(self._decoder.last_event_id, self._epoch)
+        cursor = self._read_cursor(self._decoder.last_event_id, self._epoch)
         if cursor is not None:
             self._reconnect.moved(cursor)
         if self._session_closed:
@@ -444,6 +483,15 @@ class StreamCore:
         self.end_reason = reason
         report(self._on_state, StreamState("finished", cause=reason))
 
+    def _linked(self, chains: Chains, event: StreamEvent) -> bool:
+        """Tell whether an event is new."""
+        try:
+            return chains.take(event)
+        except ChainBroken as broken:
+            self._pending.clear()
+            self._wait(f"events of {broken.channel} are missing", None)
+            raise
+
     def _acknowledge(self) -> None:
         if self._handed is not None:
             self._reconnect.moved(self._handed)
@@ -468,3 +516,10 @@ class StreamCore:
                     ascii(frame.data[:_SHOWN]),
                 )
             return None
+
+
+def _target(url: str, selection: Selection | None, plain: bool) -> Target:
+    target = Target.read(url)
+    if selection is None and (plain or target.channels is None):
+        return target
+    return Target.of_channels(url, selection or Selection())

@@ -1,4 +1,4 @@
-"""What a client holds to come back to its place in a session's stream. Pure."""
+"""What a client holds to come back to its place in a stream. Pure."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ MAX_NUMBER: Final = 2**53 - 1
 
 # Every id that Tidegate writes keeps to these, so that no header has to be escaped.
 _TEXT = re.compile(r"[A-Za-z0-9._~-]{1,4096}", re.ASCII)
+# 24 characters for each of up to 200 channels.
+_OPAQUE = re.compile(r"[A-Za-z0-9._~-]{1,8192}", re.ASCII)
 _EPOCH = re.compile(r"[A-Za-z0-9._~-]{1,128}", re.ASCII)
 _PLAIN = re.compile(r"[0-9]{1,16}", re.ASCII)
 _WITH_EPOCH = re.compile(r"([A-Za-z0-9._~-]+)-([0-9]{1,16})", re.ASCII)
@@ -65,6 +67,37 @@ class Cursor:
             if number <= MAX_NUMBER:
                 return cls(text, found[1], number)
         return cls(text)
+
+    @classmethod
+    def opaque(cls, text: str, epoch: str | None = None) -> Self | None:  # noqa: ARG003
+        """Read the id of a frame of a stream of channels: the server's word, never parsed.
+
+        Returns:
+            The cursor; ``None`` for what no header could carry back, ``""`` included.
+        """
+        return None if _OPAQUE.fullmatch(text) is None else cls(text)
+
+    @classmethod
+    def given_opaque(cls, last_event_id: int | str | None, epoch: str | None = None) -> Self | None:
+        """Check a cursor of a stream of channels that a caller gives.
+
+        Raises:
+            TypeError: ``last_event_id`` is no ``str``.
+            ValueError: it has characters that no cursor has, or an epoch stands beside it.
+        """
+        if last_event_id is None:
+            return None
+        if not isinstance(last_event_id, str):
+            raise TypeError(
+                "the cursor of a stream of channels is a text, "
+                f"not {type(last_event_id).__name__}; keep stream.cursor"
+            )
+        if epoch is not None:
+            raise ValueError("the cursor of a stream of channels carries its epochs itself")
+        cursor = cls.opaque(last_event_id)
+        if cursor is None:
+            raise ValueError("a cursor is 1 to 8192 of A-Z a-z 0-9 . _ ~ -")
+        return cursor
 
     @classmethod
     def given(cls, last_event_id: int | str | None, epoch: str | None = None) -> Self | None:

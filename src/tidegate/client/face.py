@@ -31,6 +31,11 @@ class StreamFace:
         return None if cursor is None else cursor.epoch
 
     @property
+    def channels(self) -> tuple[str, ...]:
+        """The channels that the stream is of; none if it is a session's."""
+        return self._core.channels
+
+    @property
     def entered(self) -> bool:
         """Whether the context was entered."""
         return self._entered

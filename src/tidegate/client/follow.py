@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tidegate.client.events import StreamEvent
     from tidegate.client.stream import ClientStream
     from tidegate.client.stream_sync import SyncClientStream
-    from tidegate.client.views import SessionView
+    from tidegate.client.stream_view import StreamView
 
 __all__ = ["Following", "LoadPatience", "SyncFollowing"]
 
@@ -80,10 +80,14 @@ class LoadPatience:
             ) from error
         return backoff(self._failures - 1, self._random)
 
-    def succeeded(self) -> None:
-        """A state was loaded; whether the stream links to it will be seen."""
+    def succeeded(self, *, more: bool = False) -> None:
+        """A state was loaded; whether the stream links to it will be seen.
+
+        Args:
+            more: another one is to be loaded before that.
+        """
         self._failures = 0
-        self._fruitless += 1
+        self._fruitless += not more
 
     def linked(self) -> None:
         """The stream goes on from the state."""
@@ -103,7 +107,7 @@ class Following(Generic[S]):
 
     def __init__(
         self,
-        view: SessionView[S],
+        view: StreamView[S],
         source: str | ClientStream,
         *,
         patience: LoadPatience | None = None,
@@ -114,7 +118,11 @@ class Following(Generic[S]):
         self._ours = not self._stream.entered
         self._patience = patience or LoadPatience()
         self._load_timeout = load_timeout
-        self._load_first = view.place is None and self._stream.cursor is None
+        self._load_first = (
+            view.place is None
+            and self._stream.cursor is None
+            and view.wants_load(self._stream.channels)
+        )
         # Where the stream has to be opened before it is read on.
         self._place = view.place
         self._consuming = False
@@ -158,7 +166,7 @@ class Following(Generic[S]):
     async def _next(self) -> S:
         view, stream = self._view, self._stream
         while True:
-            if self._load_first or view.awaiting_resync:
+            if self._load_first or view.awaiting_load:
                 await self._load()
                 return view.state
             if self._place is not None:
@@ -174,13 +182,13 @@ class Following(Generic[S]):
         while True:
             try:
                 async with asyncio.timeout(self._load_timeout):
-                    answer = self._view.load()
+                    answer = self._view.ask()
                     self._view.loaded(await answer if inspect.isawaitable(answer) else answer)
             except Exception as error:  # noqa: BLE001 - the user's load may raise anything
                 await asyncio.sleep(self._patience.failed(error))
             else:
-                self._patience.succeeded()
-                self._load_first, self._place = False, self._view.place
+                self._patience.succeeded(more=self._view.awaiting_load)
+                self._load_first, self._place = False, self._view.reopen_at
                 return
 
 
@@ -189,7 +197,7 @@ class SyncFollowing(Generic[S]):
 
     def __init__(
         self,
-        view: SessionView[S],
+        view: StreamView[S],
         source: str | SyncClientStream,
         *,
         patience: LoadPatience | None = None,
@@ -198,7 +206,11 @@ class SyncFollowing(Generic[S]):
         self._stream = connect_sync(source) if isinstance(source, str) else source
         self._ours = not self._stream.entered
         self._patience = patience or LoadPatience()
-        self._load_first = view.place is None and self._stream.cursor is None
+        self._load_first = (
+            view.place is None
+            and self._stream.cursor is None
+            and view.wants_load(self._stream.channels)
+        )
         # Where the stream has to be opened before it is read on.
         self._place = view.place
         self._closing = threading.Event()
@@ -238,7 +250,7 @@ class SyncFollowing(Generic[S]):
     def _next(self) -> S:
         view, stream = self._view, self._stream
         while not self._closing.is_set():
-            if self._load_first or view.awaiting_resync:
+            if self._load_first or view.awaiting_load:
                 if self._load():
                     return view.state
                 break
@@ -255,7 +267,7 @@ class SyncFollowing(Generic[S]):
         self._closing.wait(self._patience.before())
         while not self._closing.is_set():
             try:
-                answer = self._view.load()
+                answer = self._view.ask()
                 if not inspect.isawaitable(answer):
                     self._view.loaded(answer)
             except Exception as error:  # noqa: BLE001 - the user's load may raise anything
@@ -265,8 +277,8 @@ class SyncFollowing(Generic[S]):
                 if inspect.iscoroutine(answer):
                     answer.close()
                 raise TypeError("follow_sync() takes a view whose load is a plain function")
-            self._patience.succeeded()
-            self._load_first, self._place = False, self._view.place
+            self._patience.succeeded(more=self._view.awaiting_load)
+            self._load_first, self._place = False, self._view.reopen_at
             return True
         return False
 
@@ -276,7 +288,7 @@ def _arguments(place: Cursor) -> tuple[str, str | None]:
     return place.text, place.epoch if place.plain else None
 
 
-def _took(view: SessionView[S], event: StreamEvent, patience: LoadPatience) -> bool:
+def _took(view: StreamView[S], event: StreamEvent, patience: LoadPatience) -> bool:
     """Apply an event, and tell whether there is a new state."""
     applied = view.apply(event)
     if applied in {Applied.CHANGED, Applied.CAUGHT_UP}:

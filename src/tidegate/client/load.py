@@ -2,39 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
-
-import msgspec
+from typing import TYPE_CHECKING, Any
 
 from tidegate.client.cursor import Cursor
-from tidegate.client.reconnect import Verdict, judge
-from tidegate.client.refusal import refusal
-from tidegate.client.target import Target, bearer, over, shown_url
-from tidegate.client.transport import (
-    MAX_BODY,
-    checked_url,
-    httpx,
-    problem_of,
-    read_body,
-    read_body_sync,
-    timeouts,
-    unasked_encoding,
-    unusable,
-)
-from tidegate.errors import ClientError, LoadFailed
+from tidegate.client.fetch import LOAD_TIMEOUT, Question, fetch, fetch_sync
+from tidegate.client.target import Target
+from tidegate.client.transport import checked_url, problem_of
+from tidegate.errors import LoadFailed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    import httpx
+
 __all__ = ["Loaded", "load_session", "load_session_sync"]
-
-LOAD_TIMEOUT: Final = 30.0
-"""Seconds in which something of the answer has to arrive."""
-
-MAX_STATE: Final = 64 * 1024 * 1024
-"""The longest answer that is read, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,16 +82,8 @@ async def load_session(
         ClientError: it could not be reached, or answered 5xx, 408 or 429: again may help.
         ValueError: ``url`` names no session.
     """
-    where, own = _request(url, token, headers)
-    async with contextlib.nullcontext(client) if client else httpx.AsyncClient() as http:
-        try:
-            async with http.stream(
-                "POST", where, headers=own, timeout=timeouts(timeout)
-            ) as response:
-                body = await read_body(response, _limit(response))
-        except httpx.RequestError as error:
-            raise _unreached(where, error) from error
-    return _loaded(where, response, body)
+    question = _question(url, token, headers)
+    return Loaded.read(await fetch(question, client, timeout))
 
 
 def load_session_sync(
@@ -121,54 +95,11 @@ def load_session_sync(
     timeout: float = LOAD_TIMEOUT,
 ) -> Loaded:
     """Do as `load_session` does, without an event loop."""
-    where, own = _request(url, token, headers)
-    with contextlib.nullcontext(client) if client else httpx.Client() as http:
-        try:
-            with http.stream("POST", where, headers=own, timeout=timeouts(timeout)) as response:
-                body = read_body_sync(response, _limit(response))
-        except httpx.RequestError as error:
-            raise _unreached(where, error) from error
-    return _loaded(where, response, body)
+    return Loaded.read(fetch_sync(_question(url, token, headers), client, timeout))
 
 
-def _request(
-    url: str, token: str | None, headers: Mapping[str, str] | None
-) -> tuple[str, dict[str, str]]:
+def _question(url: str, token: str | None, headers: Mapping[str, str] | None) -> Question:
     where = Target.read(checked_url(url)).load
     if where is None:
         raise ValueError("a state is loaded from a URL of the form …/session/ID")
-    own = {"Accept": "application/json", "Accept-Encoding": "identity", **bearer(token)}
-    return where, over(headers or {}, own)
-
-
-def _unreached(where: str, error: httpx.RequestError) -> ClientError:
-    final = unusable(error)
-    if final is not None:
-        return LoadFailed(str(final))
-    return ClientError(f"no state could be loaded from {shown_url(where)}: {problem_of(error)}")
-
-
-def _limit(response: httpx.Response) -> int:
-    """One byte more than an answer may have, so that it is seen when there are more."""
-    return MAX_STATE + 1 if response.status_code == 200 else MAX_BODY
-
-
-def _loaded(where: str, response: httpx.Response, body: bytes) -> Loaded:
-    status = response.status_code
-    if status == 200:
-        if len(body) > MAX_STATE:
-            raise LoadFailed(
-                f"{shown_url(where)} answered with more than the {MAX_STATE} bytes that are read"
-            )
-        encoding = unasked_encoding(response)
-        if encoding is not None:
-            raise LoadFailed(f"{shown_url(where)} answered in the encoding {encoding}, unasked")
-        try:
-            return Loaded.read(msgspec.json.decode(body))
-        except (msgspec.MsgspecError, ValueError, RecursionError):
-            raise LoadFailed(f"{shown_url(where)} did not answer with JSON") from None
-    code, sentence = refusal(response.reason_phrase, body)
-    text = f"{shown_url(where)} answered {status}{f' ({code})' if code else ''}: {sentence}"
-    if judge(status, "", can_refresh=False) is Verdict.RETRY:
-        raise ClientError(text)
-    raise LoadFailed(text)
+    return Question("POST", where, token, headers)

@@ -79,8 +79,8 @@ class EventSchema:
 
     Classes are msgspec structs, dataclasses, named tuples, typed dicts, or pydantic models, and
     are checked as strictly as each of them checks. Tidegate's control frames have
-    theirs already (`ReplayComplete`, `StateResyncRequired`, `SlowClientWarning`, `ClientEvicted`,
-    `StreamError`, `EventUnserializable`).
+    theirs already (`StreamOpen`, `ReplayComplete`, `StateResyncRequired`, `ChannelSnapshot`,
+    `StreamCursor`, `SlowClientWarning`, `ClientEvicted`, `StreamError`, `EventUnserializable`).
 
     `decode` never drops an event: one of an unknown type passes through, one that does not fit too,
     counted and reported. A schema may be shared by threads once all types are registered.

@@ -9,14 +9,14 @@ import random as random_module
 from typing import TYPE_CHECKING, Final, Self
 
 from tidegate.client.core import Step, StreamCore
-from tidegate.client.cursor import Cursor
 from tidegate.client.face import StreamFace
 from tidegate.client.reconnect import DEFAULT_RETRY, Verdict
+from tidegate.client.selection import Selection
 from tidegate.client.transport import checked_url, failed, httpx, problem_of, read_body, timeouts
-from tidegate.errors import ConcurrentConsumers
+from tidegate.errors import ChainBroken, ConcurrentConsumers
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
     from types import TracebackType
 
     from tidegate.client.events import StreamEvent
@@ -36,6 +36,10 @@ _NOT_ENTERED: Final = (
 def connect(
     url: str,
     *,
+    channels: Iterable[str] | None = None,
+    tail: int | None = None,
+    from_beginning: bool = False,
+    tags: Mapping[str, str] | None = None,
     token: str | None = None,
     get_token: Callable[[], str | Awaitable[str]] | None = None,
     last_event_id: int | str | None = None,
@@ -67,17 +71,35 @@ def connect(
     What is final raises, at entering or at a later event: `StreamRefused` (401 after one new token,
     other 4xx), `NotAnEventStream`.
 
+    With ``channels`` it follows channels of a gateway, in one stream::
+
+        async with connect("http://127.0.0.1:8765", channels=["room:1", "user:7"]) as stream:
+            async for event in stream:
+                print(event.channel, event.type, event.data)
+
+    Each of their events names its predecessor (``prev``), and what does not link, where the server
+    does not skip events on purpose, raises `ChainBroken`: once, and whoever asks for the next event
+    then goes on from the place before the gap, over a new connection. An event that comes again is
+    not handed out again.
+
     Without ``last_event_id`` a new stream is live only, from where the server says that it begins.
     If it does not say so, what comes between the opening and a cut before the first event is lost.
-    0 asks for everything there is.
+    0 asks for everything there is in a session.
 
     Args:
-        url: ``http://HOST/session/ID``, with or without ``/events``; or the URL of any other route
-            that answers with a stream, taken as it is. Its query is kept.
+        url: ``http://HOST/session/ID``, with or without ``/events``; with ``channels`` the
+            server's base URL, with the path that a gateway is mounted below; or the URL of any
+            other route that answers with a stream, taken as it is. Its query is kept.
+        channels: names of channels; not needed where the URL is ``…/v1/stream?channel=…``.
+        tail: a new stream of channels begins before the last so many events of each.
+        from_beginning: a new stream of channels begins with the oldest events there are. Neither
+            counts once there is a cursor.
+        tags: of channels, only events that have all of these.
         token: sent as ``Authorization: Bearer``, never in the URL.
         get_token: called for a token when there is none, and once more after a 401; may be async.
             What it raises comes out here; the next event that is asked for calls it again.
-        last_event_id: resume after this event: a number, or a cursor's text (``stream.cursor``).
+        last_event_id: resume after this event: a number, or a cursor's text (``stream.cursor``);
+            of channels always the latter.
         epoch: the epoch that goes with a number, so that a restart of the server is noticed.
         max_queued: how many events may wait on the server for this client. It is asked for only if
             the server's ``/capabilities`` name it; else a warning is logged.
@@ -94,6 +116,7 @@ def connect(
         TypeError: an argument is of the wrong type.
         ValueError: one is out of range; for ``max_queued`` that is known only at entering.
     """
+    selection = Selection.given(channels, tags, tail, from_beginning)
     core = StreamCore(
         checked_url(url),
         last_event_id=last_event_id,
@@ -101,6 +124,7 @@ def connect(
         token=token,
         refreshable=get_token is not None,
         max_queued=max_queued,
+        selection=selection if selection.says_anything else None,
         headers=headers,
         plain=plain,
         retry=retry,
@@ -182,6 +206,11 @@ class ClientStream(StreamFace):
                 if self._core.step is Step.DONE:
                     raise StopAsyncIteration
                 await self._advance()
+        except ChainBroken:
+            # Nothing waits here, so that a cancel cannot take the error's place. What was under
+            # way had to be over before it was seen.
+            self._work = asyncio.create_task(self._drop())
+            raise
         finally:
             self._consuming = False
 
@@ -203,7 +232,7 @@ class ClientStream(StreamFace):
             raise ConcurrentConsumers
         if self._core.end_reason == "closed":
             raise RuntimeError("the stream is closed")
-        cursor = Cursor.given(last_event_id, epoch)
+        cursor = self._core.given(last_event_id, epoch)
         await self._stop()
         self._core.reopen(cursor)
 
@@ -255,7 +284,11 @@ class ClientStream(StreamFace):
         try:
             response = await client.send(
                 client.build_request(
-                    "GET", request.url, headers=request.headers, timeout=self._timeouts
+                    request.method,
+                    request.url,
+                    headers=request.headers,
+                    content=request.body,
+                    timeout=self._timeouts,
                 ),
                 stream=True,
                 follow_redirects=True,

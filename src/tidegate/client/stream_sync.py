@@ -9,9 +9,9 @@ import threading
 from typing import TYPE_CHECKING, Final, Self
 
 from tidegate.client.core import Step, StreamCore
-from tidegate.client.cursor import Cursor
 from tidegate.client.face import StreamFace
 from tidegate.client.reconnect import DEFAULT_RETRY, Verdict
+from tidegate.client.selection import Selection
 from tidegate.client.stream import STALL_TIMEOUT
 from tidegate.client.transport import (
     checked_url,
@@ -21,10 +21,10 @@ from tidegate.client.transport import (
     read_body_sync,
     timeouts,
 )
-from tidegate.errors import ConcurrentConsumers
+from tidegate.errors import ChainBroken, ConcurrentConsumers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from types import TracebackType
 
     from tidegate.client.events import StreamEvent
@@ -41,6 +41,10 @@ _NOT_ENTERED: Final = (
 def connect_sync(
     url: str,
     *,
+    channels: Iterable[str] | None = None,
+    tail: int | None = None,
+    from_beginning: bool = False,
+    tags: Mapping[str, str] | None = None,
     token: str | None = None,
     get_token: Callable[[], str] | None = None,
     last_event_id: int | str | None = None,
@@ -67,6 +71,7 @@ def connect_sync(
     ``client`` an ``httpx.Client``. Nothing bounds how long entering goes on trying but
     ``max_attempts``, and `SyncClientStream.close` from another thread.
     """
+    selection = Selection.given(channels, tags, tail, from_beginning)
     core = StreamCore(
         checked_url(url),
         last_event_id=last_event_id,
@@ -74,6 +79,7 @@ def connect_sync(
         token=token,
         refreshable=get_token is not None,
         max_queued=max_queued,
+        selection=selection if selection.says_anything else None,
         headers=headers,
         plain=plain,
         retry=retry,
@@ -139,7 +145,11 @@ class SyncClientStream(StreamFace):
             raise RuntimeError(_NOT_ENTERED)
         with self._my_turn():
             while not self._closing.is_set():
-                event = self._core.take()
+                try:
+                    event = self._core.take()
+                except ChainBroken:
+                    self._drop()
+                    raise
                 if event is not None:
                     return event
                 if self._core.step is Step.DONE:
@@ -162,7 +172,7 @@ class SyncClientStream(StreamFace):
         with self._my_turn():
             if self._closing.is_set():
                 raise RuntimeError("the stream is closed")
-            cursor = Cursor.given(last_event_id, epoch)
+            cursor = self._core.given(last_event_id, epoch)
             self._drop()
             self._core.reopen(cursor)
 
@@ -238,7 +248,11 @@ class SyncClientStream(StreamFace):
         try:
             response = client.send(
                 client.build_request(
-                    "GET", request.url, headers=request.headers, timeout=self._timeouts
+                    request.method,
+                    request.url,
+                    headers=request.headers,
+                    content=request.body,
+                    timeout=self._timeouts,
                 ),
                 stream=True,
                 follow_redirects=True,

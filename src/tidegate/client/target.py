@@ -1,28 +1,48 @@
-"""The URLs and headers of a session's routes. Pure."""
+"""The URLs and headers of the routes that a client asks. Pure."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Self
-from urllib.parse import quote, urlsplit, urlunsplit
+from urllib.parse import parse_qs, quote, urlsplit, urlunsplit
+
+import msgspec
+
+from tidegate.client.selection import Selection, checked_channel
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from tidegate.client.cursor import Cursor
 
-__all__ = ["Request", "Target", "bearer", "over", "shown_url"]
+__all__ = ["MAX_URL", "Request", "Target", "bearer", "gateway_url", "over", "shown_url"]
 
+MAX_URL: Final = 8000
+"""The longest URL that channels are named in; beyond it they go into a ``POST``."""
+
+_VERSION: Final = "v1"
 _MOUNT: Final = "session"
 _ROUTES: Final = frozenset({"events", "load", "snapshot"})
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A GET to make."""
+    """A request to make.
+
+    Attributes:
+        url: where.
+        headers: all of them.
+        body: what a ``POST`` carries; ``None`` for a ``GET``.
+    """
 
     url: str
     headers: Mapping[str, str]
+    body: bytes | None = None
+
+    @property
+    def method(self) -> str:
+        """``GET``, or ``POST``."""
+        return "GET" if self.body is None else "POST"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,18 +53,23 @@ class Target:
         events: the stream's URL.
         load: the URL to load a session's state from; ``None`` for a stream that is no session's.
         capabilities: the URL where the server says what it can do; ``None`` likewise.
+        channels: the names of a stream of channels; ``None`` for any other stream.
+        selection: what the request says beside the URL.
     """
 
     events: str
     load: str | None = None
     capabilities: str | None = None
+    channels: tuple[str, ...] | None = None
+    selection: Selection = field(default_factory=Selection)
 
     @classmethod
     def read(cls, url: str) -> Self:
         """Read the URL of a stream.
 
-        ``…/session/ID`` and what stands below it name a session; any other URL is taken as it is.
-        A query is kept for the stream and belongs to nothing else.
+        ``…/session/ID`` and what stands below it name a session, ``…/v1/stream`` a stream of the
+        channels in its query; any other URL is taken as it is. A query is kept for the stream and
+        belongs to nothing else.
 
         Raises:
             TypeError: ``url`` is no ``str``.
@@ -63,6 +88,8 @@ class Target:
         path = parts.path.rstrip("/").split("/")
         if path[-1] in _ROUTES and path[-3:-2] == [_MOUNT]:
             path.pop()
+        if path[-2:] == [_VERSION, "stream"]:
+            return cls(urlunsplit(parts), channels=_named(parts.query))
         if path[-2:-1] != [_MOUNT] or not path[-1]:
             return cls(urlunsplit(parts))
         base, session = "/".join(path[:-2]), "/".join(path)
@@ -74,9 +101,44 @@ class Target:
         )
 
     @classmethod
+    def of_channels(cls, url: str, selection: Selection) -> Self:
+        """Read the URL of a stream of channels.
+
+        Args:
+            url: a server's base URL, with the path that a gateway is mounted below, or
+                ``…/v1/stream``, which may have the channels in its query.
+            selection: the channels, unless they stand in the URL, and where the stream begins.
+
+        Raises:
+            InvalidChannelName: the URL names a channel that is none; a ``ValueError``.
+            TypeError: ``url`` is no ``str``.
+            ValueError: it is no URL, or a session's; the channels stand nowhere, or twice.
+        """
+        target = cls.read(url)
+        if target.load is not None:
+            raise ValueError(
+                "channels, tail, from_beginning and tags go with a server's base URL or "
+                "…/v1/stream, not with a session's"
+            )
+        named = target.channels or ()
+        if named and selection.channels:
+            raise ValueError("the URL names its channels already")
+        channels = tuple(checked_channel(name) for name in named) or selection.channels
+        if not channels:
+            raise ValueError("a stream of channels names them: channels=[…], or ?channel= in a URL")
+        if target.channels is None:
+            events = gateway_url(target.events, "stream")
+            return replace(target, events=events, channels=channels, selection=selection)
+        return replace(target, channels=channels, selection=selection)
+
+    @classmethod
     def of_session(cls, base_url: str, session_id: str) -> Self:
         """Return the target of a session at a server's base URL."""
         return cls.read(f"{base_url.rstrip('/')}/{_MOUNT}/{quote(session_id, safe='')}")
+
+    def live_only(self) -> Target:
+        """Return the same, but that a new stream begins with what comes next."""
+        return replace(self, selection=self.selection.resumed())
 
     def stream(
         self,
@@ -94,21 +156,25 @@ class Target:
             headers: the caller's own; ours stand above them.
             parameters: added to the query, unless they stand there already.
         """
-        parts = urlsplit(self.events)
-        query = [parts.query] if parts.query else []
-        present = {item.partition("=")[0] for item in parts.query.split("&")}
-        query += [f"{name}={value}" for name, value in parameters.items() if name not in present]
         own = {
             "Accept": "text/event-stream",
             "Accept-Encoding": "identity",
             "Cache-Control": "no-store",
             **bearer(token),
         }
+        selection = self.selection
         if cursor is not None:
+            selection = selection.resumed()
             own["Last-Event-ID"] = cursor.text
             if cursor.plain and cursor.epoch is not None:
                 own["Tidegate-Epoch"] = cursor.epoch
-        return Request(urlunsplit(parts._replace(query="&".join(query))), over(headers, own))
+        url = _with_query(self.events, [*selection.query(), *parameters.items()])
+        body = None
+        if len(url) > MAX_URL and selection.channels:
+            url = _with_query(self.events, parameters.items())
+            body = msgspec.json.encode(selection.body())
+            own["Content-Type"] = "application/json"
+        return Request(url, over(headers, own), body)
 
     def preflight(self, *, token: str | None, headers: Mapping[str, str]) -> Request:
         """Return the request that asks what the server can do.
@@ -125,6 +191,27 @@ class Target:
         return Request(self.capabilities, over(headers, own))
 
 
+def gateway_url(url: str, *path: str) -> str:
+    """Return the URL of a gateway's route.
+
+    Args:
+        url: a server's base URL, with the path that a gateway is mounted below, or that of its
+            stream or publish route. A query is kept for the stream alone.
+        path: what follows ``/v1``, its parts as they are to be read.
+
+    Raises:
+        TypeError: ``url`` is no ``str``.
+        ValueError: it is not ``http://`` or ``https://`` with a host.
+    """
+    parts = urlsplit(Target.read(url).events)
+    base = parts.path.rstrip("/").split("/")
+    if base[-2:-1] == [_VERSION] and base[-1] in {"stream", "publish"}:
+        del base[-2:]
+    full = "/".join([*base, _VERSION, *(quote(part, safe=":@~") for part in path)])
+    query = parts.query if path == ("stream",) else ""
+    return urlunsplit(parts._replace(path=full, query=query))
+
+
 def bearer(token: str | None) -> dict[str, str]:
     """Return the header that carries a token; empty without one.
 
@@ -139,6 +226,20 @@ def bearer(token: str | None) -> dict[str, str]:
     if not token or not all("!" <= character <= "~" for character in token):
         raise ValueError("a token is one or more visible ASCII characters, without spaces")
     return {"Authorization": f"Bearer {token}"}
+
+
+def _named(query: str) -> tuple[str, ...]:
+    """Return the channels that stand in a query, each once."""
+    return tuple(dict.fromkeys(parse_qs(query, keep_blank_values=True).get("channel", ())))
+
+
+def _with_query(url: str, items: Iterable[tuple[str, str]]) -> str:
+    """Add parameters to a URL, but those that stand there already."""
+    parts = urlsplit(url)
+    present = {item.partition("=")[0] for item in parts.query.split("&")}
+    query = [parts.query] if parts.query else []
+    query += [f"{name}={value}" for name, value in items if name not in present]
+    return urlunsplit(parts._replace(query="&".join(query)))
 
 
 def shown_url(url: str) -> str:

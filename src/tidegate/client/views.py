@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import copy
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from tidegate.client.control import CONTROL_PAYLOADS, SESSION_TERMINAL, STREAM_TERMINAL
 from tidegate.client.cursor import Cursor
 from tidegate.client.follow import Following, SyncFollowing
 from tidegate.client.load import Loaded
 from tidegate.client.state import Applied
+from tidegate.client.stream_view import StreamView
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -22,14 +21,8 @@ __all__ = ["SessionView"]
 
 S = TypeVar("S")
 
-# What speaks of the stream and not of the session's state; reduce never sees it.
-_ABOUT_THE_STREAM: Final = CONTROL_PAYLOADS.keys() - {"event_unserializable"} | {
-    "stream_open",
-    "stream_cursor",
-}
 
-
-class SessionView(Generic[S]):
+class SessionView(StreamView[S]):
     """A state that follows a session's events and starts anew where they do not link.
 
     ::
@@ -64,6 +57,7 @@ class SessionView(Generic[S]):
             takes the place of a stream's.
         complete: no event before `place` is missing, as far as the last load knows.
         place: what the state contains: where to open the stream. ``None`` before the first event.
+        reopen_at: after a load the same; ``None`` before the first.
     """
 
     def __init__(
@@ -73,55 +67,11 @@ class SessionView(Generic[S]):
         *,
         initial: S | None = None,
     ) -> None:
+        super().__init__(reduce, initial)
         self.load = load
-        self._reduce = reduce
-        self._initial = initial
-        self.state: S = self._first_state()
-        self.awaiting_resync = False
-        self.resyncs = 0
-        self.last_resync: StreamEvent | None = None
-        self.terminal_event: StreamEvent | None = None
         self.complete = True
-        self.place: Cursor | None = None
         # A load has said that events are gone for good: hearing so again brings nothing new.
         self._gap_known = False
-
-    @property
-    def ended(self) -> bool:
-        """Whether the session is over."""
-        return self.terminal_event is not None and self.terminal_event.type in SESSION_TERMINAL
-
-    def apply(self, event: StreamEvent) -> Applied:
-        """Take the next frame of the stream.
-
-        Returns:
-            What it did; at `Applied.RESYNC` the caller loads a state and reopens the stream.
-        """
-        if event.type == "state_resync_required":
-            return self._resync(event)
-        if event.type == "channel_snapshot":
-            return self._snapshot(event)
-        if event.type in STREAM_TERMINAL:
-            if self.terminal_event is None:
-                self.terminal_event = event
-            return Applied.NOTHING
-        if event.type == "replay_complete":
-            self._gap_known = False
-            return Applied.CAUGHT_UP
-        if event.type in _ABOUT_THE_STREAM:
-            return Applied.NOTHING
-        last = event.type in SESSION_TERMINAL
-        if self.awaiting_resync and not last:
-            return Applied.NOTHING
-        cursor = Cursor.read(event.cursor or "", event.epoch)
-        if event.id is not None and cursor is not None and cursor.after(self.place) is not cursor:
-            return Applied.NOTHING
-        self.state = self._reduce(self.state, event)
-        if last and not self.ended:
-            self.terminal_event = event
-        if cursor is not None and not self.awaiting_resync:
-            self.place = cursor
-        return Applied.CHANGED
 
     def loaded(self, answer: Loaded | Mapping[str, Any]) -> None:
         """Begin anew with a state that was loaded. The stream is then opened at `place`.
@@ -130,13 +80,12 @@ class SessionView(Generic[S]):
             LoadFailed: it is no state.
         """
         loaded = Loaded.read(answer)
-        self.place = Cursor.given(loaded.last_event_id, loaded.epoch)
+        self.place = self.reopen_at = Cursor.given(loaded.last_event_id, loaded.epoch)
         self.state = self._first_state() if loaded.state is None else loaded.state
         self.complete = loaded.complete
-        self.awaiting_resync = False
+        self._awaiting.clear()
         self._gap_known = not loaded.complete
-        if not self.ended:
-            self.terminal_event = None
+        self._begun_anew()
 
     def follow(self, source: str | ClientStream) -> Following[S]:
         """Follow a session: connect, reduce, and on a resync load and reopen.
@@ -155,18 +104,19 @@ class SessionView(Generic[S]):
         """Do as `follow` does, without an event loop; ``load`` is then a plain function."""
         return SyncFollowing(self, source)
 
-    def _first_state(self) -> S:
-        state: Any = copy.deepcopy(self._initial)  # S may well be Optional; the caller knows
-        return state  # type: ignore[no-any-return]
+    def wants_load(self, channels: tuple[str, ...]) -> bool:  # noqa: ARG002 - a session has none
+        """Begin with a load, as ever."""
+        return True
+
+    def ask(self) -> Awaitable[Loaded | Mapping[str, Any]] | Loaded | Mapping[str, Any]:
+        """Call ``load``."""
+        return self.load()
 
     def _resync(self, event: StreamEvent) -> Applied:
         reason = event.data.get("reason") if isinstance(event.data, dict) else None
         if reason == "replay_budget_exceeded" or (reason == "ring_evicted" and self._gap_known):
             return Applied.NOTHING
-        self.awaiting_resync = True
-        self.resyncs += 1
-        self.last_resync = event
-        return Applied.RESYNC
+        return self._await("", event)
 
     def _snapshot(self, event: StreamEvent) -> Applied:
         data = event.data
@@ -174,6 +124,19 @@ class SessionView(Generic[S]):
             return Applied.NOTHING
         self.state = data["state"]
         self.place = Cursor.read(event.cursor or "", event.epoch) or self.place
-        self.awaiting_resync = False
+        self._awaiting.clear()
         self.complete = True
         return Applied.CHANGED
+
+    def _caught_up(self, event: StreamEvent) -> None:  # noqa: ARG002 - see the base
+        self._gap_known = False
+
+    def _told(self, event: StreamEvent) -> None:
+        """What else is said of a stream means nothing to a session's state."""
+
+    def _is_new(self, event: StreamEvent) -> bool:
+        cursor = Cursor.read(event.cursor or "", event.epoch)
+        return event.id is None or cursor is None or cursor.after(self.place) is cursor
+
+    def _applied(self, event: StreamEvent) -> None:
+        self.place = Cursor.read(event.cursor or "", event.epoch) or self.place

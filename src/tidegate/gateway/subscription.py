@@ -296,7 +296,7 @@ class Subscription:
     def _next(self) -> EventFrame | ControlFrame | None:
         if not self._opened and not self.backlog.closed:
             return self._open()
-        entry = self._next_entry()
+        entry = self._next_entry() if self._pulling else self.backlog.pop()
         if entry is None:
             return None
         member = entry.member
@@ -353,7 +353,7 @@ class Subscription:
             entry = member.pull()
             if member.live and not member.pullable:
                 del self._pulling[member]
-            elif entry is not None:
+            elif entry is not None and len(self._pulling) > 1:
                 # To the back, so that all channels have their turn.
                 del self._pulling[member]
                 self._pulling[member] = None
@@ -375,7 +375,7 @@ class Subscription:
     def _available(self) -> bool:
         if not self._opened:
             return self._cursor is not None
-        return any(member.pullable for member in self._pulling)
+        return bool(self._pulling) and any(member.pullable for member in self._pulling)
 
     def disarm(self) -> None:
         """Say that the wire does not wait any more."""

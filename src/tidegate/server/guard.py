@@ -16,10 +16,13 @@ if TYPE_CHECKING:
     from tidegate.server.settings import ServerSettings
     from tidegate.server.tokens import TokenCheck
 
-__all__ = ["OPEN_PATHS", "Guard"]
+__all__ = ["GATEWAY_PATH", "OPEN_PATHS", "Guard"]
 
 OPEN_PATHS: Final = frozenset({"/healthz", "/readyz", "/login"})
 """What needs no token."""
+
+GATEWAY_PATH: Final = "/v1"
+"""Below it are the gateway's routes, which nobody may use unless that was said."""
 
 _SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
@@ -27,11 +30,13 @@ _SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 class Guard:
     """Lets a request through, or answers it.
 
-    Three checks, in this order. On loopback ``Host`` must be a name of this machine:
-    otherwise a web page could rebind its own name to this address and read all. With a
-    token every request must bear it, or the cookie that stands for it. And a page of
-    another origin may neither use that cookie nor change anything, since browsers send
-    what such a page asks for before they keep the answer from it.
+    Four checks, in this order. On loopback ``Host`` must be a name of this machine:
+    otherwise a web page could rebind its own name to this address and read all. Without a
+    token and without ``dev`` the gateway's routes are closed: channels, unlike sessions,
+    outlive what made them, so who may use them has to be said. With a token every request
+    must bear it, or the cookie that stands for it. And a page of another origin may neither
+    use that cookie nor change anything, since browsers send what such a page asks for
+    before they keep the answer from it.
 
     Args:
         app: what to guard.
@@ -66,6 +71,15 @@ class Guard:
                 f"http://127.0.0.1:{scope['server'][1]}, or name the origin of the proxy in "
                 "front with --allow-origin",
             )
+        if self._token is None and not self._settings.dev and _is_gateways(scope["path"]):
+            return error_answer(
+                401,
+                "unauthorized",
+                "nobody may use the channels of this server until it is started with --token TOKEN "
+                "(or TIDEGATE_TOKEN), for those who present it, or with --dev, for all on this "
+                "machine",
+                {"www-authenticate": "Bearer"},
+            )
         origin = headers.get("origin")
         foreign = origin is not None and not self._may_call(origin, host or "")
         unsafe = scope["method"] not in _SAFE_METHODS
@@ -93,6 +107,10 @@ class Guard:
         if not (self._settings.dev and is_origin(origin)):
             return False
         return is_loopback(host_of(origin.partition("://")[2]) or "")
+
+
+def _is_gateways(path: str) -> bool:
+    return path == GATEWAY_PATH or path.startswith(f"{GATEWAY_PATH}/")
 
 
 def _origin_denied() -> Response:

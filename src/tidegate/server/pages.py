@@ -33,6 +33,8 @@ _INDEX: Final = """<h1>Tidegate</h1>
 <li><code>POST /session</code> makes a session, <code>GET /session</code> lists them
 <li><code>GET /session/ID/events</code> streams its events,
 <code>POST /session/ID/events</code> publishes one
+<li><code>GET /v1/stream?channel=room:1</code> streams channels,
+<code>POST /v1/publish</code> publishes to them
 <li><code>GET /capabilities</code>, <code>/healthz</code>, <code>/readyz</code>
 </ul>
 """

@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import uvicorn
 
-from tidegate.errors import MissingExtra, ServeError
+from tidegate.errors import MissingExtra, ServeError, TidegateError
 from tidegate.server.app import create_app
 from tidegate.stream import DetachProtocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from tidegate.server.settings import ServerSettings
 
@@ -45,9 +47,11 @@ def serve(settings: ServerSettings, *, announce: Callable[[str], object] | None 
 
     Returns:
         The exit code of the process: 0 after a signal was obeyed, 3 if the application did
-        not start, which is logged.
+        not start for a reason that only the log can tell.
 
     Raises:
+        BrokerUnavailable: the broker did not start.
+        ConfigError: there is no such broker.
         ServeError: the address cannot be bound; the message says what to do.
         MissingExtra: uvloop is not installed.
     """
@@ -55,10 +59,11 @@ def serve(settings: ServerSettings, *, announce: Callable[[str], object] | None 
         import uvloop  # noqa: F401, PLC0415 - named here, not by uvicorn's traceback
     except ImportError as error:
         raise MissingExtra("uvloop", "server") from error
+    app = _Startable(create_app(settings))
     listener = _bind(settings)
     url = _url(settings.host, listener.getsockname()[1])
     config = uvicorn.Config(
-        create_app(settings),
+        app,
         http=DetachProtocol,
         loop="uvloop",
         ws="none",
@@ -71,12 +76,14 @@ def serve(settings: ServerSettings, *, announce: Callable[[str], object] | None 
         timeout_graceful_shutdown=_STOP_SECONDS,
     )
     server = _Server(config, lambda: (announce or _say)(f"Tidegate serves {url}"))
-    with listener, _stopped_by_signals(server):
+    with listener, _stopped_by_signals(server), app.speaks_for_itself():
         try:
             server.run([listener])
         except SystemExit:
             # uvicorn's word for a lifespan that did not start; older ones just return.
             _log.debug("uvicorn did not start", exc_info=True)
+    if app.failure is not None:
+        raise app.failure
     if server.failure is not None:
         raise server.failure
     return 0 if server.started else _NOT_STARTED
@@ -100,6 +107,55 @@ class _Server(uvicorn.Server):
             self.failure = error
             # Not at once: uvicorn would not end the application's lifespan.
             asyncio.get_running_loop().call_soon(setattr, self, "should_exit", True)
+
+
+class _Startable:
+    """The application; what is the user's to mend at its start is kept, not logged.
+
+    uvicorn writes the traceback of whatever ends a lifespan.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self.failure: TidegateError | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "lifespan":
+            await self._app(scope, receive, send)
+            return
+        failed: Message | None = None
+
+        async def watched(message: Message) -> None:
+            nonlocal failed
+            if message["type"] == "lifespan.startup.failed":
+                failed = message
+            else:
+                await send(message)
+
+        try:
+            await self._app(scope, receive, watched)
+        except TidegateError as error:
+            if failed is not None:
+                self.failure = error
+                failed = {**failed, "message": ""}
+            raise
+        finally:
+            if failed is not None:
+                await send(failed)
+
+    @contextmanager
+    def speaks_for_itself(self) -> Iterator[None]:
+        """Keep uvicorn's word about a start that failed from the log: it says nothing."""
+
+        def has_news(_: logging.LogRecord) -> bool:
+            return self.failure is None
+
+        log = logging.getLogger("uvicorn.error")
+        log.addFilter(has_news)
+        try:
+            yield
+        finally:
+            log.removeFilter(has_news)
 
 
 @contextmanager

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self
 
 from tidegate.channel.options import MAX_RING_SIZE
+from tidegate.config import GatewayConfig
 from tidegate.errors import ServeError
 from tidegate.server.hosts import is_loopback, is_origin
+
+if TYPE_CHECKING:
+    from tidegate.config import Config
+    from tidegate.gateway.namespaces import Namespace
+    from tidegate.stream.refusal import RefusalForm
 
 __all__ = ["ServerSettings"]
 
@@ -41,6 +48,12 @@ class ServerSettings:
     """After how long without use a session is ended."""
     drain_seconds: float = 0.0
     """Over which to spread the ends of streams when the server stops."""
+    refusal: RefusalForm = "auto"
+    """``status`` refuses streams with a plain status also where browsers would not come back."""
+    gateway: GatewayConfig = field(default_factory=GatewayConfig)
+    """What channels are served with, and where their histories live."""
+    namespaces: tuple[Namespace, ...] = ()
+    """The options of channels, by namespace; none at all: every channel has the defaults."""
 
     def __post_init__(self) -> None:
         """Refuse what makes no sense together."""
@@ -61,8 +74,24 @@ class ServerSettings:
             raise ServeError(
                 "max_sessions and idle_seconds must be positive, drain_seconds not negative"
             )
+        if self.refusal not in {"auto", "status"}:
+            raise ServeError(f"refusal is auto or status, not {str(self.refusal)[:80]!a}")
         self._check_token()
         self._check_origins()
+
+    @classmethod
+    def from_config(cls, config: Config, **flags: Any) -> Self:
+        """Make the settings of a configuration.
+
+        Args:
+            config: what `tidegate.config.load_config` returned.
+            flags: settings by name that go before those of ``[server]``.
+
+        Raises:
+            ServeError: as the class does.
+        """
+        server = {name: getattr(config.server, name) for name in config.server.__struct_fields__}
+        return cls(gateway=config.gateway, namespaces=config.namespaces, **server | flags)
 
     @property
     def on_loopback(self) -> bool:
