@@ -37,6 +37,13 @@ def test_the_warning_is_due_at_three_quarters(count, held, threshold):
     assert levels(count, held).due_warning() == threshold
 
 
+@pytest.mark.parametrize(
+    ("count", "held", "low"), [(3, 300, True), (4, 300, False), (3, 301, False), (0, 0, True)]
+)
+def test_low_is_where_a_warned_backlog_counts_as_recovered(count, held, low):
+    assert levels(count, held).low is low
+
+
 def test_a_warning_is_given_once_until_both_measures_have_fallen():
     made = levels(6, 600)
     assert made.due_warning() == "frames_and_bytes"

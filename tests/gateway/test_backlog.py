@@ -74,10 +74,11 @@ def test_both_caps_say_why():
 def test_the_newest_takes_the_place_of_the_one_that_waits():
     backlog, one, other = StreamBacklog(8, 10_000), member(), member()
     first, foreign, second = event(), event(), event("xxxx")
-    assert not backlog.replace_last(one, first)
+    assert not backlog.has_event(one)
     backlog.push(one, first)
     backlog.push(other, foreign)
-    assert backlog.replace_last(one, second)
+    assert backlog.has_event(one)
+    assert backlog.replace_last(one, second) is None
     assert backlog.live_bytes == 2 * SIZE + 4
     assert one.last_entry.place is second.place
     assert drain(backlog) == [second, foreign]
@@ -87,7 +88,31 @@ def test_the_newest_takes_the_place_of_the_one_that_waits():
 def test_a_control_frame_is_not_replaced_by_an_event():
     backlog, one = StreamBacklog(8, 10_000), member()
     backlog.force(Entry(one, "control", None))
-    assert not backlog.replace_last(one, event())
+    assert not backlog.has_event(one)
+
+
+def test_one_that_is_so_much_larger_does_not_take_another_ones_place():
+    backlog, one, other = StreamBacklog(8, 1000), member(), member()
+    backlog.push(other, event())
+    backlog.push(one, event())
+    assert backlog.replace_last(one, event("x" * 5000)) == "queue_bytes_overflow"
+    alone = StreamBacklog(8, 1000)
+    alone.push(one, event())
+    assert alone.replace_last(one, event("x" * 5000)) is None
+
+
+def test_a_mark_never_speaks_of_what_lies_behind_a_control_frame():
+    backlog, one = StreamBacklog(2, 10_000), member()
+    first, second, third = event(), event(), event()
+    backlog.push(one, first)
+    assert backlog.drop_oldest(one, second.place)
+    backlog.force(Entry(one, "resync", None))
+    backlog.push(one, second)
+    backlog.push(one, third)
+    assert backlog.drop_oldest(one, event().place)
+    entries = [backlog.pop() for _ in range(4)]
+    assert [entry.frame for entry in entries] == [None, "resync", None, third]
+    assert [entry.place for entry in entries[::2]] == [first.place, second.place]
 
 
 def test_dropping_leaves_one_mark_where_the_oldest_stood():

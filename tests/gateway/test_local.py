@@ -3,10 +3,15 @@
 import asyncio
 import itertools
 
+import pytest
+
 from tests.gateway.support import Namespace, Reader, hub, settled, unavailable
 from tests.servers import eventually
+from tidegate.errors import BrokerUnavailable
 from tidegate.gateway.brokers.base import Head
+from tidegate.gateway.cursor import CursorWriter
 from tidegate.gateway.local import MAX_UNLINKED, READ_PAUSE
+from tidegate.testing import ManualClock
 
 
 async def live(h, *channels, **options):
@@ -158,12 +163,8 @@ async def test_unlinked_messages_are_bounded_and_history_answers_for_them():
         await settled()
         assert len(local._unlinked) <= MAX_UNLINKED
         h.broker.gates["history"].set()
-        await reader.until(lambda r: not local._stale and local._reader is None)
-        # More than its backlog takes: it was cut, and comes back at its cursor.
-        assert reader.types[-1] == "client_evicted"
-        back = Reader(await h.joined("a", cursor=reader.cursor))
-        await back.until(lambda r: r.data and r.data[-1] == 2 * MAX_UNLINKED + 4)
-        assert reader.data + back.data == list(range(2 * MAX_UNLINKED + 5))
+        await reader.events(*range(2 * MAX_UNLINKED + 5))
+        assert reader.resyncs == []
 
 
 async def test_history_is_read_at_most_once_in_a_tenth_of_a_second_and_shared():
@@ -241,6 +242,8 @@ async def test_a_snapshot_that_does_not_link_to_the_survivors_is_not_told():
         reader = await live(h, "a")
         cursor = reader.cursor
         reader.stream.abort()
+        # The ring would still reach back to it.
+        await eventually(lambda: not h.node.channels())
         await h.publish("a", *range(1, 9))
         back = Reader(await h.joined("a", cursor=cursor))
         await back.until_types("replay_complete")
@@ -299,3 +302,161 @@ async def test_events_behind_the_snapshots_position_come_from_history_page_by_pa
         await back.until_types("replay_complete")
         assert back.data == list(range(1201, 1500))
         assert back.types[1:3] == ["state_resync_required", "channel_snapshot"]
+
+
+async def test_a_gap_larger_than_a_backlog_heals_and_evicts_nobody():
+    async with hub(Namespace(history_size=5000), Namespace(name="d", slow="drop_oldest")) as h:
+        for channel in ("a", "d:1"):
+            reader = await live(h, channel)
+            h.broker.holding = True
+            await h.publish(channel, *range(900))
+            h.broker.release(899)
+            await reader.events(*range(900))
+            assert set(reader.types) == {"stream_open", "m"}
+            h.broker.held.clear()
+            h.broker.holding = False
+            await h.publish(channel, 900)
+            await reader.events(*range(901))
+
+
+@pytest.mark.parametrize("size", [300, 40_000])
+async def test_a_read_that_the_ring_has_overtaken_proves_nothing(size):
+    async with hub(Namespace(history_size=5000)) as h:
+        reader = await live(h, "a", max_queued=3000, max_queued_bytes=10**9)
+        h.broker.gates["history_answer"] = asyncio.Event()
+        whole = type(h.broker).history
+
+        async def late(channel, **options):
+            page = await whole(h.broker, channel, **options)
+            await h.broker.gates["history_answer"].wait()
+            return page
+
+        h.broker.history = late
+        h.node.channels()[0].refresh()
+        await settled()
+        data = ["x" * (size // 10) + str(number) for number in range(700)]
+        await h.publish("a", *data)
+        h.broker.gates["history_answer"].set()
+        await reader.events(*data)
+        await eventually(lambda: not h.node.channels()[0].stale)
+        await h.publish("a", "last")
+        await reader.events(*data, "last")
+        assert reader.resyncs == []
+
+
+async def test_a_reset_that_comes_while_the_node_subscribes_is_not_forgotten():
+    async with hub() as h:
+        await h.publish("a", 1)
+        whole = type(h.broker).subscribe
+
+        async def reset_meanwhile(channels):
+            heads = await whole(h.broker, channels)
+            await h.broker.remove_history("a")
+            return heads
+
+        h.broker.subscribe = reset_meanwhile
+        reader = await live(h, "a")
+        await reader.until_types("state_resync_required")
+        assert reader.resyncs == ["epoch_reset"]
+
+
+async def test_a_client_that_is_ahead_of_its_node_in_a_new_epoch_gets_no_resync():
+    async with hub() as h:
+        holder = await live(h, "a")
+        h.broker.holding = True
+        h.node.on_reset = lambda channel, head: None
+        await h.publish("a", 1)
+        await h.broker.remove_history("a")
+        positions = await h.publish("a", 2, 3)
+        epoch = (await h.broker.heads(["a"]))["a"].epoch
+        place = h.node.channels()[0].place(positions[1], epoch)
+        back = Reader(await h.joined("a", cursor=CursorWriter([place.slot]).text()))
+        await back.until_types("replay_complete")
+        assert back.data == []
+        assert back.resyncs == []
+        await holder.until_types("state_resync_required")
+
+
+async def test_a_stored_snapshot_that_is_older_than_the_gap_is_told_if_history_reaches_it():
+    async with hub(Namespace(history_size=50, snapshot="stored")) as h:
+        reader = await live(h, "a")
+        h.broker.holding = True
+        positions = await h.publish("a", *range(100))
+        await h.broker.put_snapshot("a", b'"state"', positions[79])
+        h.broker.release(99)
+        await reader.until(lambda r: r.data[-1:] == [99])
+        assert reader.types[:3] == ["stream_open", "state_resync_required", "channel_snapshot"]
+        assert reader.data == list(range(80, 100))
+        assert reader.frames[3].prev == reader.frames[2].data["position"]
+
+
+async def test_a_channel_that_is_refused_keeps_its_place_in_the_cursor():
+    async with hub(Namespace(max_subscribers=1)) as h:
+        first = await live(h, "a", "b")
+        await h.publish("a", 1)
+        await h.publish("b", 1)
+        await first.events(1, 1)
+        cursor = first.cursor
+        first.stream.abort()
+        other = await live(h, "b")
+        back = await live(h, "a", "b", cursor=cursor)
+        assert back.stream.denied == {"b": "subscriber_limit"}
+        await h.publish("a", 2)
+        await h.publish("b", 2)
+        await back.events(2)
+        other.stream.abort()
+        back.stream.abort()
+        again = Reader(await h.joined("a", "b", cursor=back.cursor))
+        await again.events(2)
+        assert again.frames[0].data["channels"]["b"]["recovered"]
+
+
+async def test_a_channel_that_is_refused_to_a_damaged_cursor_is_a_resync_later():
+    async with hub(Namespace(max_subscribers=1)) as h:
+        other = await live(h, "b")
+        back = await live(h, "a", "b", cursor="damaged")
+        other.stream.abort()
+        back.stream.abort()
+        again = Reader(await h.joined("a", "b", cursor=back.frames[0].cursor))
+        await again.until(lambda r: len(r.of("replay_complete")) == 2)
+        assert "b" in {frame.channel for frame in again.of("state_resync_required")}
+
+
+async def test_a_tail_of_more_than_a_page_is_whole():
+    async with hub(Namespace(history_size=3000)) as h:
+        await h.publish("a", *(f"{number:04}" + "x" * 10_000 for number in range(1500)))
+        reader = Reader(await h.joined("a", tail=1000))
+        await reader.until_types("replay_complete")
+        assert [int(data[:4]) for data in reader.data] == list(range(500, 1500))
+
+
+async def test_a_latest_channel_never_tells_a_slow_start_that_events_are_gone():
+    async with hub(Namespace(recovery="latest")) as h:
+        await h.publish("a", 0)
+        reader = Reader(await h.joined("a", tail=1))
+        reader.frames += reader.stream.take(1)
+        await h.publish("a", *range(1, 400))
+        await reader.until(lambda r: r.data[-1:] == [399])
+        assert reader.resyncs == []
+        await h.publish("a", 400)
+        await reader.until(lambda r: r.data[-1:] == [400])
+
+
+async def test_a_stream_whose_broker_is_away_ends_and_says_when_to_come_back():
+    async with hub(monotonic=(clock := ManualClock(0.0))) as h:
+        holder = await live(h, "a")
+        await h.publish("a", *range(400))
+        h.broker.failures["history"] = unavailable()
+        stale = CursorWriter([h.node.channels()[0].place("0" * 15 + "1").slot]).text()
+        stream = h.stream("a", cursor=stale)
+        with pytest.raises(TimeoutError):
+            await stream.joined(0.01)
+        clock.advance(11)
+        with pytest.raises(BrokerUnavailable):
+            await stream.joined()
+        last = stream.take_bytes().decode()
+        retry, event = last.splitlines()[:2]
+        assert 10_000 <= int(retry.removeprefix("retry: ")) <= 30_000
+        assert event == "event: stream_error"
+        assert stream.ended
+        assert not holder.stream.ended

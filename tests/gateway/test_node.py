@@ -187,6 +187,17 @@ async def test_a_broker_that_does_not_answer_is_noticed_without_any_channel():
         await eventually(lambda: h.node.available)
 
 
+async def test_a_broker_that_fails_in_an_unknown_way_is_not_asked_all_the_time():
+    async with hub() as h:
+        (await h.joined("a")).take()
+        h.broker.failures["heads"] = ValueError("a bug")
+        h.node.channels()[0].verified -= 60
+        await eventually(lambda: not h.node.available)
+        asked = h.broker.count("heads")
+        await asyncio.sleep(0.6)
+        assert h.broker.count("heads") <= asked + 1
+
+
 async def test_stopping_ends_all_streams_and_tasks():
     broker = HeldBroker()
     node = Node(broker, Namespaces())

@@ -287,3 +287,29 @@ async def test_long_replays_and_busy_channels_take_turns():
         channels = [frame.channel for frame in reader.frames[-60:]]
         assert abs(channels.count("new") - channels.count("old")) <= 2
         await eventually(lambda: len(reader.take().data) == 500)
+
+
+async def test_a_long_replay_does_not_cost_a_stream_its_busy_channel():
+    async with hub(Namespace(history_size=10_000)) as h:
+        await h.publish("old", *range(5000))
+        reader = Reader(await h.joined("new", "old", from_beginning=True))
+        reader.frames += reader.stream.take(10)
+        for number in range(2000):
+            await h.publish("new", number)
+            reader.frames += reader.stream.take(2 if number % 2 else 1)
+            if number % 50 == 0:
+                await settled(3)
+        await eventually(lambda: len(reader.take().data) == 7000)
+        assert not reader.stream.evicted
+
+
+async def test_conflation_of_large_events_is_bounded_in_bytes():
+    async with hub(Namespace(slow="conflate")) as h:
+        channels = [f"c{number}" for number in range(20)]
+        reader = await slow(h, *channels)
+        for channel in channels:
+            await h.publish(channel, "small")
+        for channel in channels:
+            await h.publish(channel, "x" * 1_000_000)
+        assert reader.stream.statistics().queued_bytes <= 2 * 1024 * 1024
+        assert reader.stream.evicted

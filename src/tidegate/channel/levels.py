@@ -46,6 +46,11 @@ class Levels:
         self.live_bytes = 0
         self.warned = False
 
+    @property
+    def low(self) -> bool:
+        """Both measures are at most 37.5 %, where a warned backlog counts as recovered."""
+        return self.live_count <= self._rearm_frames and self.live_bytes <= self._rearm_bytes
+
     def overflow(self, size: int) -> EvictionReason | None:
         """Say which cap forbids one more live frame of ``size`` bytes, if one does."""
         if self.live_count >= self.max_frames:

@@ -91,18 +91,28 @@ class StreamBacklog(Levels):
             entry.size = _UNCOUNTED
             self._append(entry)
 
-    def replace_last(self, member: Member, frame: EventFrame) -> bool:
-        """Let an event take the place of the channel's last one that waits, if one does."""
+    def has_event(self, member: Member) -> bool:
+        """Tell whether the last thing that waits of a channel is an event."""
         last = member.last_entry
-        if last is None or not isinstance(last.frame, EventFrame):
-            return False
+        return last is not None and isinstance(last.frame, EventFrame)
+
+    def replace_last(self, member: Member, frame: EventFrame) -> EvictionReason | None:
+        """Let an event take the place of the channel's last one, which waits.
+
+        Returns:
+            Why it cannot: it is so much larger that the stream would have too many bytes.
+        """
+        last = member.last_entry
+        assert last is not None  # noqa: S101 - `has_event` has said so
         if last.size != _UNCOUNTED:
             size = len(frame.sse)
+            if self.live_count > 1 and self.live_bytes - last.size + size > self.max_bytes:
+                return "queue_bytes_overflow"
             self.live_bytes += size - last.size
             last.size = size
         last.frame = frame
         last.place = frame.place
-        return True
+        return None
 
     def drop_oldest(self, member: Member, place: Place) -> bool:
         """Drop the oldest event of a channel to make room; where it stood, that will be said.
@@ -122,13 +132,17 @@ class StreamBacklog(Levels):
                 continue
             if entry.frame is None:
                 marker = entry
-            elif entry.size != _UNCOUNTED:
+            elif entry.size == _UNCOUNTED:
+                # A control frame moves the cursor by itself: no mark before it may speak of
+                # what comes behind it.
+                marker = None
+            else:
                 self._uncount(entry)
                 if marker is None:
                     entry.frame = None
                 else:
                     marker.place = entry.place
-                    self._drop(entry)
+                    self._drop(entry, marker)
                 made_room = True
                 break
         else:
@@ -197,8 +211,10 @@ class StreamBacklog(Levels):
         self.live_bytes -= entry.size
         entry.size = _UNCOUNTED
 
-    def _drop(self, entry: Entry) -> None:
+    def _drop(self, entry: Entry, behind: Entry | None = None) -> None:
         entry.dropped = True
         self._dropped += 1
         if entry.member is not None:
             entry.member.queued -= 1
+            if entry.member.last_entry is entry:
+                entry.member.last_entry = behind

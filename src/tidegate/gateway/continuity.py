@@ -75,6 +75,7 @@ class Chain(Generic[E]):
         epoch: the life of the history that all positions belong to.
         base: the position before the oldest event held.
         head: the position of the newest event, or ``base``.
+        lives: how often it has been reset: what was read before that says nothing of it.
     """
 
     __slots__ = (
@@ -88,12 +89,14 @@ class Chain(Generic[E]):
         "base",
         "epoch",
         "head",
+        "lives",
     )
 
     def __init__(self, max_events: int, max_bytes: int) -> None:
         self._max_events = max_events
         self._max_bytes = max_bytes
         self.epoch = ""
+        self.lives = 0
         self.base = self.head = ""
         self._items: list[E] = []
         self._start = 0  # where in the list the oldest stands
@@ -107,6 +110,7 @@ class Chain(Generic[E]):
     def reset(self, head: Head) -> None:
         """Begin anew, empty, at a head that the primary has named."""
         self.epoch = head.epoch
+        self.lives += 1
         self.base = self.head = head.position
         self._items.clear()
         self._index.clear()

@@ -148,13 +148,15 @@ class ControlFrame:
         now_ms: int,
         *,
         moves_cursor: bool = False,
+        retry_ms: int | None = None,
     ) -> None:
         frame = control_frame(type, data, now_ms)
         self.type = type
         self.data = data
         self.meta = frame.meta
         self.moves_cursor = moves_cursor
-        self.sse = b"event: %b\ndata: %b\n\n" % (type.encode(), frame.to_json())
+        retry = b"" if retry_ms is None else b"retry: %d\n" % retry_ms
+        self.sse = b"%bevent: %b\ndata: %b\n\n" % (retry, type.encode(), frame.to_json())
 
 
 def stream_open(
@@ -235,6 +237,9 @@ def client_evicted(now_ms: int, **data: Any) -> ControlFrame:
     return ControlFrame(CLIENT_EVICTED, data, now_ms)
 
 
-def stream_error(now_ms: int, *, kind: str, error: str) -> ControlFrame:
-    """Say why a stream ends: a sentence and its kind."""
-    return ControlFrame(STREAM_ERROR, {"error": error, "errorKind": kind}, now_ms)
+def stream_error(
+    now_ms: int, *, kind: str, error: str, retry_ms: int | None = None
+) -> ControlFrame:
+    """Say why a stream ends: a sentence and its kind, and perhaps when to come back."""
+    data = {"error": error, "errorKind": kind}
+    return ControlFrame(STREAM_ERROR, data, now_ms, retry_ms=retry_ms)

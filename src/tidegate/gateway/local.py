@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import logging
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 from tidegate.errors import BrokerUnavailable
 from tidegate.gateway.continuity import Chain, Link, break_of
@@ -39,7 +39,10 @@ READ_LIMIT: Final = 1000
 ANSWERS: Final = 32
 CALL_SECONDS: Final = 10.0
 _MAX_PAUSE: Final = 5.0
-_NOWHERE: Final = "0000"
+NOWHERE: Final = "0000"
+"""The hash of an epoch that is nobody's."""
+
+BURST: Final = 32
 
 
 class Phase(enum.Enum):
@@ -144,7 +147,7 @@ class LocalChannel:
 
     def unknown_place(self) -> Place:
         """Return a place that links to nothing: who comes back with it gets a resync."""
-        return self.foreign_place(_NOWHERE, "")
+        return self.foreign_place(NOWHERE, "")
 
     def _prefix_of(self, epoch: str) -> str:
         if self._prefix[0] != epoch:
@@ -173,6 +176,8 @@ class LocalChannel:
         self.verified = self._monotonic()
         self.chain.reset(head)
         self._offer_unlinked()
+        if self._stale:
+            self._work()
         for member in list(self.members):
             member.begin()
 
@@ -208,8 +213,8 @@ class LocalChannel:
 
     def refresh(self) -> None:
         """Compare with the history: something may have been missed."""
+        self._stale = True
         if self.phase is Phase.READY:
-            self._stale = True
             self._work()
 
     def compare(self, sent: tuple[str, str], head: Head) -> None:
@@ -228,6 +233,15 @@ class LocalChannel:
         ):
             self.refresh()
 
+    def _step_back(self) -> None:
+        """Let all who are live read by themselves what is about to come in at once.
+
+        A gap that heals is no fault of theirs: pushed to, they would be evicted for it.
+        """
+        place = self.head_place()
+        for member in tuple(self.live):
+            member.step_back(place)
+
     def _take_in(self, publication: Publication) -> bool:
         """Offer an event to the chain and, if it is new, to all; tell whether it is dealt with."""
         frame = EventFrame(self.name, self._prefix_of(publication.epoch), publication)
@@ -245,6 +259,8 @@ class LocalChannel:
 
     def _offer_unlinked(self) -> None:
         """Try again what did not link; what still does not is for the history to answer."""
+        if len(self._unlinked) > BURST:
+            self._step_back()
         moved = True
         while moved and self._unlinked:
             waiting, self._unlinked = self._unlinked, []
@@ -295,9 +311,7 @@ class LocalChannel:
         try:
             while self._next_job() is not None:
                 pause = min(_MAX_PAUSE, READ_PAUSE * 2**failures) if failures else READ_PAUSE
-                # Again, since the timers of some event loops are early by a moment.
-                while (left := self._last_read + pause - self._monotonic()) > 0:  # noqa: ASYNC110
-                    await asyncio.sleep(left)
+                await self._pause(pause)
                 job = self._next_job()
                 if job is None:
                     break
@@ -343,8 +357,8 @@ class LocalChannel:
         waiting = list(self._waiting[Need.FRESH])
         answered, self._unlinked = self._unlinked, []
         was_stale, self._stale = self._stale, False
+        after, lives = chain.head, chain.lives
         try:
-            after = chain.head
             page = await self._history(after=after)
         except BaseException:
             self._unlinked = answered + self._unlinked
@@ -352,8 +366,8 @@ class LocalChannel:
             raise
         if self.phase is not Phase.READY:
             return
-        gap = self._extend(page, after)
-        if gap is None and not page.complete:
+        gap = self._extend(page, after) if chain.lives == lives else "uncertain"
+        if gap == "uncertain" or (gap is None and not page.complete):
             # Only the last page answers what was received before it was asked for.
             self._unlinked = answered + self._unlinked
             self._stale = True
@@ -364,21 +378,32 @@ class LocalChannel:
             self._host.count_healed()
         self.verified = self._monotonic()
         self._offer_unlinked()
-        for member in waiting:
+        for number, member in enumerate(waiting):
             if member.need is Need.FRESH:
                 member.answer_fresh()
+            if number % ANSWERS == ANSWERS - 1:
+                await asyncio.sleep(0)
 
-    def _extend(self, page: HistoryPage, after: str) -> ResyncReason | None:
-        """Take in a page that was read behind the head of then; tell why it does not link."""
+    def _extend(self, page: HistoryPage, after: str) -> ResyncReason | Literal["uncertain"] | None:
+        """Take in a page that was read behind ``after``, the head of then.
+
+        Returns:
+            ``None`` if it links; why it does not; or that it proves nothing, since the ring has
+            moved on so far meanwhile that it cannot be compared any more.
+        """
         chain = self.chain
         if page.epoch != chain.epoch:
             return "epoch_reset"
-        if not page.publications:
-            if chain.reached(page.head.position, after):
-                return None
-            return break_of(chain.head, page.head.position) or "history_rewound"
-        for frame in self._frames(page.publications):
-            if self._take_frame(frame) is Link.UNLINKED:
+        frames = self._frames(page.publications)
+        first = frames[0].prev if frames else page.head.position
+        if first != after and not chain.reached(first, after):
+            if not chain.holds(after):
+                return "uncertain"
+            return break_of(after, first) or "history_rewound"
+        if len(frames) > BURST:
+            self._step_back()
+        for frame in frames:
+            if self._take_frame(frame) is Link.UNLINKED and frame.position > chain.base:
                 return break_of(chain.head, frame.prev) or "ring_evicted"
         return None
 
@@ -422,16 +447,34 @@ class LocalChannel:
                 await asyncio.sleep(0)
 
     async def _read_tail(self) -> None:
-        """Serve all who want the newest events with one page."""
+        """Serve all who want the newest events with one page, or with as many as it takes.
+
+        Of what does not fit on the first page only the places are kept, to begin at.
+        """
         waiting = list(self._waiting[Need.TAIL])
         count = max(member.count for member in waiting)
         page = await self._history(limit=count, newest_first=True)
+        prevs = [publication.prev for publication in page.publications]
+        last = page
+        while len(prevs) < count and not last.complete and last.publications:
+            await self._pause(READ_PAUSE)
+            oldest = last.publications[-1].position
+            last = await self._history(after=oldest, limit=count - len(prevs), newest_first=True)
+            if last.epoch != page.epoch:
+                break
+            prevs += [publication.prev for publication in last.publications]
         if self.phase is not Phase.READY:
             return
         frames = self._frames(page.publications)[::-1]
         for member in waiting:
             if member.need is Need.TAIL:
-                member.answer_tail(page, frames)
+                member.answer_tail(page, frames, prevs)
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait until the last read is so long ago."""
+        # Again, since the timers of some event loops are early by a moment.
+        while (left := self._last_read + seconds - self._monotonic()) > 0:  # noqa: ASYNC110
+            await asyncio.sleep(left)
 
     async def _history(
         self, *, after: str | None = None, limit: int = READ_LIMIT, newest_first: bool = False
@@ -450,7 +493,10 @@ class LocalChannel:
     def _extend_by(self, page: HistoryPage, frames: Sequence[EventFrame]) -> None:
         """Take what a page has beyond the ring's head, if it does: it need not be sent again."""
         if page.epoch == self.chain.epoch:
-            for frame in frames:
+            beyond = [frame for frame in frames if frame.position > self.chain.head]
+            if len(beyond) > BURST:
+                self._step_back()
+            for frame in beyond:
                 if frame.prev == self.chain.head:
                     self._take_frame(frame)
         else:

@@ -85,6 +85,7 @@ class Member:
         "_controls",
         "_decided",
         "_fallback",
+        "_fresh",
         "_given",
         "_page",
         "_page_next",
@@ -133,6 +134,7 @@ class Member:
         self._decided = False
         self._seen: Place | None = None
         self._given = ""
+        self._fresh = False
         self._controls: deque[Entry] = deque()
         self._page: Sequence[EventFrame] = ()
         self._page_next = 0
@@ -175,6 +177,10 @@ class Member:
             self._ask(Need.FRESH)
             return
         ours = next((p for e, p in self._candidates if e == channel.epoch_hash), None)
+        if ours is None and not self._fresh:
+            # Perhaps it is this node that has not heard of the new epoch yet.
+            self._ask(Need.FRESH)
+            return
         if ours is None:
             epoch_hash, self._given = self._candidates[0]
             self._lost("epoch_reset", channel.foreign_place(epoch_hash, self._given))
@@ -257,8 +263,19 @@ class Member:
                 self._seen = following.place
             return following
         # A ring that has moved on, or one that is behind: then it is brought to its head first.
-        self._ask(Need.PAGE if ours and seen.position < chain.base else Need.FRESH)
+        if ours and seen.position < chain.base:
+            self._ask_for_more()
+        else:
+            self._ask(Need.FRESH)
         return None
+
+    def _ask_for_more(self) -> None:
+        """Ask for what follows its place, or of a `latest` channel for the newest alone."""
+        if self.channel.options.recovery == "latest" and self._snapshot is None:
+            self.count = 1
+            self._ask(Need.TAIL)
+        else:
+            self._ask(Need.PAGE)
 
     def _join(self) -> None:
         self.live = True
@@ -273,6 +290,13 @@ class Member:
                 last=self._seen.position,
             )
             self._controls.append(Entry(self, frame, self._seen))
+
+    def step_back(self, head: Place) -> None:
+        """Read by itself what comes behind ``head``: more than its stream could be pushed."""
+        if self.live:
+            self._leave_live(head)
+            self.subscription.pulls(self)
+            self.subscription.wake()
 
     def _leave_live(self, seen: Place) -> None:
         self.live = False
@@ -293,11 +317,14 @@ class Member:
         """The ring has been at the head since this was asked for."""
         chain, seen = self.channel.chain, self._seen
         self._served()
+        self._fresh = True
         if seen is None:
             self._resume()
         elif self._decided:
-            if seen.epoch != chain.epoch or not chain.holds(seen.position):
+            if seen.epoch != chain.epoch:
                 self._ask(Need.PAGE)
+            elif not chain.holds(seen.position):
+                self._ask_for_more()
         elif (
             seen.epoch == chain.epoch
             and chain.holds(seen.position)
@@ -359,13 +386,23 @@ class Member:
             self._start_at(start, recovered=False)
         self.subscription.wake()
 
-    def answer_tail(self, page: HistoryPage, frames: Sequence[EventFrame]) -> None:
-        """The newest events were read, `count` of them or more; ``frames`` are oldest first."""
+    def answer_tail(
+        self, page: HistoryPage, frames: Sequence[EventFrame], prevs: Sequence[str]
+    ) -> None:
+        """The newest events were read, `count` of them or as many as there are.
+
+        Args:
+            page: the newest.
+            frames: its events, oldest first.
+            prevs: the ``prev`` of each event that was read, from the newest backwards.
+        """
         self._served()
-        frames = frames[len(frames) - min(self.count, len(frames)) :]
-        prev = frames[0].prev if frames else page.head.position
+        wanted = min(self.count, len(prevs))
+        # Of more than a page only the place to begin at is known.
+        frames = frames[len(frames) - wanted :] if wanted <= len(frames) else ()
+        prev = prevs[wanted - 1] if wanted else page.head.position
         start = self.channel.place(prev, page.epoch)
-        if self._want is Want.RESUME:
+        if self._want is Want.RESUME or self._decided:
             self._answer_latest(page, frames, start)
         else:
             self._page, self._page_next = frames, 0
@@ -462,7 +499,7 @@ class Member:
         seen, chain = self._seen, self.channel.chain
         assert seen is not None  # noqa: S101 - resynced
         self.subscription.wake()
-        if snapshot is None or snapshot.epoch != seen.epoch or snapshot.position < seen.position:
+        if snapshot is None or snapshot.epoch != seen.epoch:
             return
         index = bisect_right(self._page, snapshot.position, key=_position)
         if snapshot.position == seen.position:

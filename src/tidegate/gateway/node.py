@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from tidegate.errors import BrokerUnavailable, UnknownNamespace
-from tidegate.gateway.cursor import parse_cursor
-from tidegate.gateway.local import CALL_SECONDS, LocalChannel, Phase
+from tidegate.gateway.cursor import make_slot, name_hash, parse_cursor
+from tidegate.gateway.local import CALL_SECONDS, NOWHERE, LocalChannel, Phase
 from tidegate.gateway.member import Member, Want
 from tidegate.gateway.snapshots import fetch_snapshot
 from tidegate.gateway.subscription import Subscription
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
     from tidegate.gateway.brokers.base import Broker, Head, Publication, Snapshot
-    from tidegate.gateway.cursor import ParsedCursor
+    from tidegate.gateway.cursor import ParsedCursor, Slot
     from tidegate.gateway.namespaces import Namespaces
     from tidegate.gateway.subscription import StreamRequest
 
@@ -96,6 +96,7 @@ class Node:
         self._channels: dict[str, LocalChannel] = {}
         self._streams: dict[Subscription, None] = {}
         self._moved: dict[Subscription, None] = {}
+        self._joining: dict[Subscription, float] = {}
         self._vacated: dict[LocalChannel, None] = {}
         self._to_subscribe: dict[str, LocalChannel] = {}
         self._unsubscribing: set[LocalChannel] = set()
@@ -155,6 +156,10 @@ class Node:
         """Return the time to stamp, in ms since 1970."""
         return int(self._clock() * 1000)
 
+    def patience_ms(self) -> int:
+        """Draw how long a client is to wait before it comes back to a broker that is away."""
+        return round(10_000 + 20_000 * self._rng())
+
     def statistics(self) -> NodeStatistics:
         """Return the counters at this moment."""
         return msgspec.structs.replace(
@@ -194,11 +199,15 @@ class Node:
             member, has_slot = self._member(stream, channel, len(members), request, cursor)
             known += has_slot
             members.append(member)
+        if request.cursor is not None:
+            stream.carried = _carried(stream.denied, members, cursor)
         honoured = cursor is not None and known == len(members) == cursor.count
         self._streams[stream] = None
         stream.begin(members, honoured=honoured)
         for member in members:
             member.channel.join(member)
+        if stream.undecided:
+            self._joining[stream] = self._monotonic() + CALL_SECONDS
         self._subscribe_soon()
         return stream
 
@@ -238,6 +247,7 @@ class Node:
     def forget(self, stream: Subscription) -> None:
         """A stream has ended."""
         self._streams.pop(stream, None)
+        self._joining.pop(stream, None)
         self._moved.pop(stream, None)
 
     def moved(self, stream: Subscription) -> None:
@@ -371,11 +381,28 @@ class Node:
     async def _keep_house(self) -> None:
         while True:
             await asyncio.sleep(_TICK)
-            self._give_up_vacated()
-            for stream in list(self._moved):
-                stream.tell_cursor()
-            self._moved.clear()
-            self._check_idle()
+            try:
+                self._tick()
+            except Exception:  # noqa: BLE001 - the next round may go well
+                _log.exception("node %s: its housekeeping failed", self.name)
+
+    def _tick(self) -> None:
+        self._give_up_vacated()
+        for stream in list(self._moved):
+            if stream.tell_cursor():
+                self._moved.pop(stream, None)
+        self._give_up_joining()
+        self._check_idle()
+
+    def _give_up_joining(self) -> None:
+        """End the streams whose start the broker does not let be known."""
+        now = self._monotonic()
+        for stream, deadline in list(self._joining.items()):
+            if not stream.undecided:
+                del self._joining[stream]
+            elif now >= deadline:
+                del self._joining[stream]
+                stream.fail_join(BrokerUnavailable("the broker did not answer in time"))
 
     def _give_up_vacated(self) -> None:
         limit = self._monotonic() - self._unsubscribe_delay
@@ -404,7 +431,9 @@ class Node:
                 and now - channel.verified >= low + (high - low) * self._rng()
             ):
                 due.append(channel)
-        if due or now - self._probed >= _PROBE_SECONDS:
+        # One that does not answer is not asked each time.
+        asked = now - self._probed
+        if (due and (self._available or asked >= 1)) or asked >= _PROBE_SECONDS:
             self._probed = now
             self._checking = True
             self.start_task(partial(self._check_in_batches, due), "check")
@@ -423,9 +452,9 @@ class Node:
             try:
                 async with asyncio.timeout(CALL_SECONDS):
                     heads = await self.broker.heads(sent)
-            except (BrokerUnavailable, TimeoutError) as error:
+            except Exception as error:  # noqa: BLE001 - whatever it is, the broker does not answer
                 if self._available:
-                    _log.warning("node %s: the broker does not answer: %s", self.name, error)
+                    _log.warning("node %s: the broker does not answer: %r", self.name, error)
                 self._available = False
                 return
             self._available = True
@@ -465,3 +494,28 @@ class Node:
         """A stream was cut because it was too slow."""
         counts = self._counts.evictions
         counts[reason] = counts.get(reason, 0) + 1
+
+
+def _carried(
+    denied: Iterable[str], members: Iterable[Member], cursor: ParsedCursor | None
+) -> list[Slot]:
+    """Return what a cursor says of the channels that the stream does not get.
+
+    Without it, who gets them when he comes back would start there as on a new stream.
+
+    Args:
+        denied: their names.
+        members: of the channels that it gets.
+        cursor: what the client brought; ``None``: a damaged one.
+    """
+    taken = {name_hash(member.channel.name) for member in members}
+    slots: list[Slot] = []
+    for name in denied:
+        hashed = name_hash(name)
+        if hashed in taken:
+            # Two names of one hash; the slot is the other's, or may be.
+            continue
+        taken.add(hashed)
+        found = [(NOWHERE, "")] if cursor is None else cursor.find(name)
+        slots += [make_slot(hashed, epoch, position) for epoch, position in found]
+    return slots

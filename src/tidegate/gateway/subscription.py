@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from tidegate.channel.frames import EvictionReason, StreamErrorKind, Threshold
+    from tidegate.gateway.cursor import Slot
     from tidegate.gateway.frames import Place
     from tidegate.gateway.member import Member
     from tidegate.gateway.node import Node
@@ -89,6 +90,8 @@ class Subscription:
         stream_id: its name.
         tags: what an event must have to be wanted.
         denied: the channels that it does not get, and why, by code.
+        carried: what the cursor says of them, which stands in this stream's own: who gets them
+            when he comes back has missed nothing in silence.
         on_ready: called when an armed wire has something to take, and at the end. It must be
             cheap and must neither raise nor call back.
         evicted: it was too slow; its last frame says so.
@@ -100,6 +103,7 @@ class Subscription:
         self.tags = request.tags
         self.backlog = StreamBacklog(request.max_queued, request.max_queued_bytes)
         self.denied: dict[str, str] = {}
+        self.carried: list[Slot] = []
         self.on_ready: Callable[[], None] | None = None
         self.evicted = False
         self._request_honoured = True
@@ -138,18 +142,17 @@ class Subscription:
         self._undecided -= 1
         if self._undecided == 0 and not self._joined.done():
             starts = [member.start for member in self._members]
-            self._cursor = CursorWriter([start.slot for start in starts if start is not None])
+            slots = [start.slot for start in starts if start is not None]
+            self._cursor = CursorWriter([*slots, *self.carried])
             self._text = None
             self._joined.set_result(None)
             self.wake()
 
     def fail_join(self, error: Exception) -> None:
         """The broker does not let it in. For the channel."""
-        if self._joined.done():
-            self.fail("broker_unavailable", str(error))
-        else:
+        if not self._joined.done():
             self._fail_join(error)
-            self.fail("broker_unavailable", str(error))
+        self.fail("broker_unavailable", str(error), self._node.patience_ms())
 
     def _fail_join(self, error: Exception) -> None:
         self._error = error
@@ -171,6 +174,11 @@ class Subscription:
                 await asyncio.shield(self._joined)
         if self._error is not None:
             raise self._error
+
+    @property
+    def undecided(self) -> bool:
+        """Whether it still waits for a channel."""
+        return not self._joined.done()
 
     @property
     def honoured(self) -> bool:
@@ -207,10 +215,11 @@ class Subscription:
             return
         backlog = self.backlog
         slow = member.channel.options.slow
-        if slow == "conflate" and backlog.replace_last(member, frame):
-            return
         waited = backlog.waiting
-        reason = backlog.push(member, frame)
+        if slow == "conflate" and backlog.has_event(member):
+            reason = backlog.replace_last(member, frame)
+        else:
+            reason = backlog.push(member, frame)
         while reason is not None:
             if slow != "drop_oldest":
                 self._evict(reason, frame)
@@ -239,11 +248,19 @@ class Subscription:
         """A member has to be pulled again."""
         self._pulling[member] = None
 
-    def tell_cursor(self) -> None:
-        """Say where the cursor is, if events were skipped and nothing else has said so."""
-        if self._moved and self._opened and not len(self.backlog):
-            self.backlog.force(Entry(None, stream_cursor(self.now_ms()), None))
-            self.wake()
+    def tell_cursor(self) -> bool:
+        """Say where the cursor is, if events were skipped and nothing else has said so.
+
+        Returns:
+            Whether that is done; if not, something waits that may yet say it.
+        """
+        if not self._moved:
+            return True
+        if not self._opened or len(self.backlog):
+            return False
+        self.backlog.force(Entry(None, stream_cursor(self.now_ms()), None))
+        self.wake()
+        return True
 
     def _place(self, member: Member, place: Place) -> None:
         member.place = place
@@ -337,8 +354,9 @@ class Subscription:
         )
 
     def _next_entry(self) -> Entry | None:
-        # In turns, so that neither a long replay nor a busy channel starves the other.
-        self._pull_first = not self._pull_first
+        # In turns, so that neither a long replay nor a busy channel starves the other; but what
+        # waits goes first before it costs the stream its life.
+        self._pull_first = not self._pull_first and self.backlog.low
         if self._pull_first:
             return self._pull() or self.backlog.pop()
         return self.backlog.pop() or self._pull()
@@ -447,10 +465,17 @@ class Subscription:
         self._node.count_eviction(reason)
         self._close(client_evicted(self.now_ms(), **data))
 
-    def fail(self, kind: StreamErrorKind, error: str) -> None:
-        """End the stream: what waits goes out, and then a ``stream_error``."""
+    def fail(self, kind: StreamErrorKind, error: str, retry_ms: int | None = None) -> None:
+        """End the stream: what waits goes out, and then a ``stream_error``.
+
+        Args:
+            kind: why, by name.
+            error: why, as a sentence.
+            retry_ms: when the client is to come back.
+        """
         if not self.backlog.closed:
-            self._close(stream_error(self.now_ms(), kind=kind, error=error))
+            frame = stream_error(self.now_ms(), kind=kind, error=error, retry_ms=retry_ms)
+            self._close(frame)
 
     def _close(self, last: ControlFrame) -> None:
         self.backlog.force(Entry(None, last, None))
@@ -512,6 +537,11 @@ class GatewaySubscription:
         stream.on_ready = self._ready
         try:
             await stream.joined()
+        except TimeoutError:
+            stream.abort()
+            raise BrokerUnavailable(
+                "the broker did not let the channels be joined in time"
+            ) from None
         except BaseException:
             stream.abort()
             raise
