@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from tidegate.gateway.events import GatewayEvent
     from tidegate.gateway.gateway import Gateway
+    from tidegate.gateway.iteration import GatewaySubscription
     from tidegate.gateway.namespaces import Namespace
     from tidegate.gateway.publishing import Publishable, Published
-    from tidegate.gateway.subscription import GatewaySubscription
 
 __all__ = [
     "Gateway",
@@ -24,7 +24,7 @@ __all__ = [
 _HOMES: Final = {
     "Gateway": "tidegate.gateway.gateway",
     "GatewayEvent": "tidegate.gateway.events",
-    "GatewaySubscription": "tidegate.gateway.subscription",
+    "GatewaySubscription": "tidegate.gateway.iteration",
     "Namespace": "tidegate.gateway.namespaces",
     "Publishable": "tidegate.gateway.publishing",
     "Published": "tidegate.gateway.publishing",

@@ -46,9 +46,9 @@ if TYPE_CHECKING:
         PublishResult,
         Snapshot,
     )
+    from tidegate.gateway.iteration import GatewaySubscription
     from tidegate.gateway.namespaces import Namespace
     from tidegate.gateway.publishing import Published
-    from tidegate.gateway.subscription import GatewaySubscription
     from tidegate.stream.refusal import RefusalForm
 
 __all__ = ["Gateway"]

@@ -167,7 +167,6 @@ class LocalChannel:
         self.live.pop(member, None)
         self.serve(member)
         if self.members.pop(member, self) is None and not self.members:
-            self.vacated_at = self._monotonic()
             self._host.vacated(self)
 
     def ready(self, head: Head) -> None:

@@ -14,7 +14,8 @@ import msgspec
 
 from tidegate.errors import BrokerUnavailable, UnknownNamespace
 from tidegate.gateway.cursor import make_slot, name_hash, parse_cursor
-from tidegate.gateway.local import CALL_SECONDS, NOWHERE, LocalChannel, Phase
+from tidegate.gateway.hub import BATCH, Hub
+from tidegate.gateway.local import CALL_SECONDS, NOWHERE, Phase
 from tidegate.gateway.member import Member, Want
 from tidegate.gateway.snapshots import fetch_snapshot
 from tidegate.gateway.subscription import Subscription
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from tidegate.gateway.brokers.base import Broker, Head, Publication, Snapshot
     from tidegate.gateway.cursor import ParsedCursor, Slot
+    from tidegate.gateway.local import LocalChannel
     from tidegate.gateway.namespaces import Namespaces
     from tidegate.gateway.subscription import StreamRequest
 
@@ -34,7 +36,6 @@ _log = logging.getLogger("tidegate.gateway")
 _TICK: Final = 0.25
 _CHECK_AFTER: Final = (6.0, 9.0)
 _PROBE_SECONDS: Final = 5.0
-_BATCH: Final = 512
 
 
 class NodeStatistics(msgspec.Struct, kw_only=True):
@@ -89,18 +90,15 @@ class Node:
         self.broker = broker
         self.namespaces = namespaces
         self.name = secrets.token_hex(4) if name is None else name
-        self._unsubscribe_delay = unsubscribe_delay
         self._clock = clock
         self._monotonic = monotonic
         self._rng = rng
-        self._channels: dict[str, LocalChannel] = {}
+        self._hub = Hub(
+            self, unsubscribe_delay=unsubscribe_delay, clock=monotonic, options_of=namespaces.of
+        )
         self._streams: dict[Subscription, None] = {}
         self._moved: dict[Subscription, None] = {}
         self._joining: dict[Subscription, float] = {}
-        self._vacated: dict[LocalChannel, None] = {}
-        self._to_subscribe: dict[str, LocalChannel] = {}
-        self._unsubscribing: set[LocalChannel] = set()
-        self._flushing = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._housekeeper: asyncio.Task[None] | None = None
         self._checking = False
@@ -126,8 +124,7 @@ class Node:
         self._stopped = True
         for stream in list(self._streams):
             stream.abort()
-        for channel in self._channels.values():
-            channel.abandon()
+        self._hub.close()
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -165,15 +162,15 @@ class Node:
         return msgspec.structs.replace(
             self._counts,
             streams=len(self._streams),
-            channels=len(self._channels),
-            subscriptions=sum(len(channel.members) for channel in self._channels.values()),
+            channels=len(self._hub),
+            subscriptions=sum(len(channel.members) for channel in self._hub),
             resyncs=dict(self._counts.resyncs),
             evictions=dict(self._counts.evictions),
         )
 
     def channels(self) -> list[LocalChannel]:
         """Return the channels that are subscribed to here."""
-        return [one for one in self._channels.values() if one.phase is Phase.READY]
+        return [channel for channel in self._hub if channel.phase is Phase.READY]
 
     # -- streams ---------------------------------------------------------------------------
 
@@ -208,13 +205,13 @@ class Node:
             member.channel.join(member)
         if stream.undecided:
             self._joining[stream] = self._monotonic() + CALL_SECONDS
-        self._subscribe_soon()
+        self._hub.subscribe_soon()
         return stream
 
     def _admitted(self, name: str, stream: Subscription) -> LocalChannel | None:
         """Return a channel, or note why the stream does not get it."""
         try:
-            channel = self._channel(name)
+            channel = self._hub.channel(name)
         except UnknownNamespace:
             stream.denied[name] = "unknown_namespace"
             return None
@@ -254,116 +251,17 @@ class Node:
         """A stream's cursor has moved without a frame that says so."""
         self._moved[stream] = None
 
-    # -- channels ----------------------------------------------------------------------------
-
-    def _channel(self, name: str) -> LocalChannel:
-        channel = self._channels.get(name)
-        if channel is None:
-            channel = LocalChannel(name, self.namespaces.of(name), self, self._monotonic)
-            self._channels[name] = channel
-            self._to_subscribe[name] = channel
-        elif channel.phase is Phase.LEAVING and channel not in self._unsubscribing:
-            # An unsubscribe failed: nobody knows whether the broker still has it.
-            channel.phase = Phase.SUBSCRIBING
-            self._to_subscribe[name] = channel
-        self._vacated.pop(channel, None)
-        return channel
-
-    def vacated(self, channel: LocalChannel) -> None:
-        """Nobody holds a channel any more: it is given up after a while."""
-        self._vacated[channel] = None
-
-    def _subscribe_soon(self) -> None:
-        """Subscribe the broker to all that became wanted in this turn of the loop, in one call."""
-        if self._to_subscribe and not self._flushing:
-            self._flushing = True
-            asyncio.get_running_loop().call_soon(self._flush_subscribes)
-
-    def _flush_subscribes(self) -> None:
-        # Each batch has a task of its own, so that one that hangs holds up no other.
-        self._flushing = False
-        if self._stopped:
-            return
-        while self._to_subscribe:
-            batch = dict(list(self._to_subscribe.items())[:_BATCH])
-            for name in batch:
-                del self._to_subscribe[name]
-            self.start_task(partial(self._subscribe, batch), "subscribe")
-
-    async def _subscribe(self, batch: dict[str, LocalChannel]) -> None:
-        try:
-            async with asyncio.timeout(CALL_SECONDS):
-                heads = await self.broker.subscribe(batch)
-        except Exception as error:  # noqa: BLE001 - whoever waits for it is told
-            problem = error
-            if not isinstance(error, BrokerUnavailable):
-                _log.warning("node %s: subscribe failed: %r", self.name, error)
-                problem = BrokerUnavailable("the broker did not let the channel be subscribed to")
-            self._not_subscribed(batch, problem)
-            return
-        for name, channel in batch.items():
-            channel.ready(heads[name])
-            if not channel.members:
-                self._gave_up_early(channel)
-
-    def _not_subscribed(self, batch: dict[str, LocalChannel], error: Exception) -> None:
-        # First out of the hub, so that whoever tries again meanwhile finds nothing left behind.
-        for name in batch:
-            del self._channels[name]
-        for channel in batch.values():
-            self._vacated.pop(channel, None)
-            channel.abandon()
-            channel.failed(error)
-            self._vacated.pop(channel, None)
-        # It is not known how far the broker got.
-        self.start_task(partial(self._unsubscribe_lost, list(batch)), "unsubscribe")
-
-    async def _unsubscribe_lost(self, names: list[str]) -> None:
-        names = [name for name in names if name not in self._channels]
-        try:
-            async with asyncio.timeout(CALL_SECONDS):
-                await self.broker.unsubscribe(names)
-        except (BrokerUnavailable, TimeoutError):
-            _log.debug("node %s: a failed subscribe could not be taken back", self.name)
-
-    def _gave_up_early(self, channel: LocalChannel) -> None:
-        channel.vacated_at = self._monotonic()
-        self._vacated[channel] = None
-
-    async def _unsubscribe(self, channels: list[LocalChannel]) -> None:
-        try:
-            async with asyncio.timeout(CALL_SECONDS):
-                await self.broker.unsubscribe([channel.name for channel in channels])
-        except Exception as error:  # noqa: BLE001 - tried again until the broker's set is ours
-            _log.info("node %s: unsubscribe failed, again later: %r", self.name, error)
-            self._unsubscribing.difference_update(channels)
-            for channel in channels:
-                if not channel.members:
-                    self._gave_up_early(channel)
-        else:
-            self._unsubscribing.difference_update(channels)
-            for channel in channels:
-                if not channel.members:
-                    del self._channels[channel.name]
-                    channel.abandon()
-        for channel in channels:
-            if channel.members:
-                # Somebody came meanwhile: his subscribe wins.
-                channel.phase = Phase.SUBSCRIBING
-                self._to_subscribe[channel.name] = channel
-        self._subscribe_soon()
-
     # -- what the broker says ------------------------------------------------------------------
 
     def on_publication(self, channel: str, publication: Publication) -> None:
         """An event of a subscribed channel; see `BrokerSink`."""
-        local = self._channels.get(channel)
+        local = self._hub.get(channel)
         if local is not None:
             local.on_publication(publication)
 
     def on_reset(self, channel: str, head: Head) -> None:
         """A channel has begun a new epoch. A hint: only the history's word makes a resync."""
-        local = self._channels.get(channel)
+        local = self._hub.get(channel)
         if local is not None and head.epoch != local.chain.epoch:
             local.refresh()
 
@@ -387,7 +285,7 @@ class Node:
                 _log.exception("node %s: its housekeeping failed", self.name)
 
     def _tick(self) -> None:
-        self._give_up_vacated()
+        self._hub.give_up_vacated()
         for stream in list(self._moved):
             if stream.tell_cursor():
                 self._moved.pop(stream, None)
@@ -404,27 +302,12 @@ class Node:
                 del self._joining[stream]
                 stream.fail_join(BrokerUnavailable("the broker did not answer in time"))
 
-    def _give_up_vacated(self) -> None:
-        limit = self._monotonic() - self._unsubscribe_delay
-        leaving: list[LocalChannel] = []
-        for channel in list(self._vacated):
-            if channel.vacated_at > limit:
-                break
-            del self._vacated[channel]
-            if not channel.members and channel.phase is not Phase.SUBSCRIBING:
-                channel.phase = Phase.LEAVING
-                leaving.append(channel)
-        for start in range(0, len(leaving), _BATCH):
-            batch = leaving[start : start + _BATCH]
-            self._unsubscribing.update(batch)
-            self.start_task(partial(self._unsubscribe, batch), "unsubscribe")
-
     def _check_idle(self) -> None:
         if self._checking:
             return
         now = self._monotonic()
         due: list[LocalChannel] = []
-        for channel in self._channels.values():
+        for channel in self._hub:
             low, high = _CHECK_AFTER
             if (
                 channel.phase is Phase.READY
@@ -446,8 +329,8 @@ class Node:
 
     async def _check(self, due: list[LocalChannel]) -> None:
         """Compare channels with the broker's heads; without any, see whether it answers."""
-        for start in range(0, max(len(due), 1), _BATCH):
-            batch = due[start : start + _BATCH]
+        for start in range(0, max(len(due), 1), BATCH):
+            batch = due[start : start + BATCH]
             sent = {one.name: (one.chain.epoch, one.chain.head) for one in batch}
             try:
                 async with asyncio.timeout(CALL_SECONDS):
@@ -468,10 +351,14 @@ class Node:
     ) -> None:
         for channel in batch:
             head = heads.get(channel.name)
-            if head is not None and self._channels.get(channel.name) is channel:
+            if head is not None and self._hub.get(channel.name) is channel:
                 channel.compare(sent[channel.name], head)
 
     # -- what channels need ----------------------------------------------------------------------
+
+    def vacated(self, channel: LocalChannel) -> None:
+        """Nobody holds a channel any more."""
+        self._hub.vacated(channel)
 
     async def snapshot_of(self, channel: str) -> Snapshot | None:
         """Fetch a channel's state from where its namespace says."""

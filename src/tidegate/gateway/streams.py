@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from tidegate.errors import BrokerUnavailable, StreamDenied
-from tidegate.gateway.subscription import GatewaySubscription
+from tidegate.gateway.iteration import GatewaySubscription
 from tidegate.stream.opening import Opened, OpeningDenied, OpeningRefused
 
 if TYPE_CHECKING:
