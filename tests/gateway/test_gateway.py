@@ -3,6 +3,7 @@ import json
 import logging
 
 import httpx
+import msgspec
 import pytest
 from fastapi import FastAPI, Request
 
@@ -19,6 +20,7 @@ from tidegate.errors import (
     UnknownNamespace,
 )
 from tidegate.gateway import Gateway, GatewayEvent, GatewaySubscription, Namespace
+from tidegate.gateway.brokers.sqlite import SqliteBroker
 from tidegate.gateway.publishing import Publishable, Published
 from tidegate.stream import Drain, EventStream
 
@@ -31,6 +33,18 @@ async def types_until(events, last):
             if event.type == last:
                 return types
     return types
+
+
+async def data_until(events, count):
+    """Read so many events, or up to the end; return their data."""
+    data = []
+    async with asyncio.timeout(20):
+        async for event in events:
+            if event.id is not None:
+                data.append(event.data)
+            if len(data) == count:
+                break
+    return data
 
 
 # -- life ----------------------------------------------------------------------------------
@@ -310,6 +324,41 @@ async def test_a_burst_of_publishes_evicts_nobody_who_reads(gathered):
         assert types.count("m") == 1500
 
 
+@pytest.mark.parametrize(("calls", "events"), [(2000, 1), (60, 10), (20, 30), (12, 50), (1, 1000)])
+async def test_a_burst_through_a_file_evicts_nobody_who_reads(calls, events, tmp_path):
+    async with (
+        Gateway(f"sqlite:///{tmp_path}/tidegate.db") as gateway,
+        gateway.subscribe("a") as stream,
+    ):
+        reading = asyncio.create_task(data_until(stream, calls * events))
+        await asyncio.gather(
+            *(
+                gateway.publish_many(
+                    [
+                        Publishable(channel="a", type="m", data=call * events + number)
+                        for number in range(events)
+                    ]
+                )
+                for call in range(calls)
+            )
+        )
+        assert await reading == list(range(calls * events))
+
+
+async def test_a_burst_straight_to_the_broker_evicts_nobody_who_reads(tmp_path):
+    broker = SqliteBroker(tmp_path / "tidegate.db")
+    async with Gateway(broker) as gateway, gateway.subscribe("a") as stream:
+        reading = asyncio.create_task(data_until(stream, 1000))
+        requests = [
+            request
+            for number in range(1000)
+            for request in gateway.encode(Publishable(channel="a", type="m", data=number))
+        ]
+        results = await broker.publish(requests)
+        assert len({result.position for result in results}) == 1000
+        assert await reading == list(range(1000))
+
+
 async def test_a_broker_that_goes_away_is_an_error_for_each():
     broker = HeldBroker()
     async with Gateway(broker) as gateway:
@@ -457,6 +506,18 @@ async def test_a_snapshot_is_stored_at_the_head_or_where_it_is_said():
             await gateway.put_snapshot("a", 3, one.id)
         with pytest.raises(InvalidEvent):
             await gateway.put_snapshot("a", object())
+
+
+async def test_a_snapshot_of_raw_json_stands_on_one_line():
+    raw = msgspec.Raw(b'{"x":\n [1.10,\r\n 12345678901234567890123]}')
+    async with Gateway(namespaces=[Namespace(snapshot="stored")]) as gateway:
+        stored = await gateway.put_snapshot("a", {"of": raw})
+        assert stored.state == b'{"of":{"x":[1.10,12345678901234567890123]}}'
+        assert (await gateway.get_snapshot("a")).state == stored.state
+        for bad in (b"[\n", b'"a\nb"', b"\r"):
+            with pytest.raises(InvalidEvent) as caught:
+                await gateway.put_snapshot("a", msgspec.Raw(bad))
+            assert caught.value.code == "invalid_data"
 
 
 async def test_a_snapshot_comes_from_where_its_namespace_says():

@@ -167,6 +167,8 @@ def test_one_event_or_an_array_may_be_published():
     assert item.targets == ["a"]
     assert (event.channel, event.type, event.data, event.meta) == ("a", "m", [1], {"x": 1})
     assert (event.idempotency_key, event.tags, event.version) == ("k", {"t": "v"}, 2)
+    (item,) = parse_publish(b'{"channel":"a","type":"m","version":97470.0}')
+    assert repr(item.publishable().version) == "97470"
     items = parse_publish(b'[{"channels":["a","b","a"],"type":"m"},{"channel":"c","type":"n"}]')
     assert [item.targets for item in items] == [["a", "b"], ["c"]]
     assert parse_publish(b"[]") == []

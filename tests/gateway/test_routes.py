@@ -371,7 +371,7 @@ def test_a_key_publishes_once_and_an_old_version_not_at_all(served):
     first = result(idempotencyKey="k")
     again = result(idempotencyKey="k")
     assert again == {**first, "duplicate": True}
-    newer = result(version=2)
+    newer = result(version=2.0)
     older = result(version=2)
     assert older == {**newer, "suppressed": True}
 
@@ -403,6 +403,9 @@ BAD_PUBLISHES = [
     (b'{"channel":"bad","type":"m","version":-1}', "invalid_version"),
     (b'{"channel":"bad","type":"m","version":9007199254740992}', "invalid_version"),
     (b'{"channel":"bad","type":"m","version":true}', "invalid_body"),
+    (b'{"channel":"bad","type":"m","version":1.5}', "invalid_version"),
+    (b'{"channel":"bad","type":"m","version":1e300}', "invalid_version"),
+    (b'{"channel":"bad","type":"m","version":-1.0}', "invalid_version"),
     (b'{"channel":"bad","type":"m","tags":{"a,b":"c"}}', "invalid_tags"),
     (b'{"channel":"bad","type":"m","tags":["a:b"]}', "invalid_body"),
     (b'{"channel":"bad","type":"m","meta":1}', "invalid_body"),
@@ -664,6 +667,57 @@ def test_a_broker_that_is_away_is_said_so_everywhere():
         assert answer.status_code == 200
         (error,) = Decoder().feed(answer.content)
         assert json.loads(error.data)["data"]["errorKind"] == "broker_unavailable"
+
+
+@pytest.mark.parametrize("accept", ["*/*", "text/event-stream"])
+def test_head_says_what_get_would_when_the_channels_are_full(served, accept):
+    def both(query):
+        answers = [
+            served.client.request(method, f"/v1/stream?{query}", headers={"Accept": accept})
+            for method in ("GET", "HEAD")
+        ]
+        names = ("content-type", "cache-control")
+        got, head = [(one.status_code, *map(one.headers.get, names)) for one in answers]
+        assert got == head
+        assert ("retry-after" in answers[0].headers) == ("retry-after" in answers[1].headers)
+        assert answers[1].content == b""
+        return head[0]
+
+    with served.stream("channel=full:head") as stream:
+        stream.until("stream_open")
+        assert both("channel=full:head") == (429 if accept == "*/*" else 200)
+        assert both("channel=full:head&channel=none:1") == 403
+        assert served.client.head("/v1/stream?channel=full:head&channel=a").status_code == 200
+        assert served.client.head("/v1/stream?channel=full:other").status_code == 200
+
+
+async def test_head_says_what_get_would_when_the_broker_is_away():
+    broker = HeldBroker()
+    gateway = Gateway(broker)
+    async with (
+        gateway,
+        httpx.AsyncClient(
+            transport=httpx.ASGITransport(gateway), base_url="http://test", trust_env=False
+        ) as client,
+        gateway.subscribe("here"),
+    ):
+        # The node asks now and then whether it is back.
+        broker.failures["heads"] = unavailable()
+        gateway.node.on_disconnected()
+        for query, status in [
+            ("channel=there", 503),
+            ("channel=here&channel=there", 503),
+            ("channel=here&tail=2", 503),
+            ("channel=here&from=beginning", 503),
+            ("channel=here", 200),
+        ]:
+            answer = await client.head(f"/v1/stream?{query}")
+            assert answer.status_code == status, query
+            assert ("retry-after" in answer.headers) == (status == 503)
+        broker.failures.clear()
+        gateway.node.on_reconnected()
+        assert (await client.head("/v1/stream?channel=there")).status_code == 200
+        assert [one.channel for one in gateway.channels()] == ["here"]
 
 
 def test_a_broker_that_stores_a_part_answers_for_each_event():

@@ -1,5 +1,6 @@
 """Where a channel's state comes from."""
 
+import msgspec
 import pytest
 from starlette.applications import Starlette
 from starlette.responses import JSONResponse, Response
@@ -7,7 +8,7 @@ from starlette.routing import Route
 
 from tests.gateway.support import Namespace, hub
 from tests.servers import serve_app
-from tidegate.gateway.snapshots import fetch_snapshot
+from tidegate.gateway.snapshots import fetch_snapshot, on_one_line
 
 
 async def test_without_a_source_there_is_none():
@@ -43,6 +44,25 @@ async def test_a_provider_may_name_the_position_or_have_none():
         named = await fetch_snapshot(h.broker, Namespace(snapshot=lambda _: (5, first)), "a")
         assert (named.decoded(), named.position) == (5, first)
         assert await fetch_snapshot(h.broker, Namespace(snapshot=lambda _: None), "a") is None
+
+
+async def test_raw_json_is_put_on_one_line():
+    raw = b'{"a":\r\n [1.10,\n"\\n"]}'
+    assert on_one_line(raw) == b'{"a":[1.10,"\\n"]}'
+    assert on_one_line(b'{"a": 1}') == b'{"a": 1}'
+    async with hub() as h:
+        (position,) = await h.publish("a", 1)
+        provided = Namespace(snapshot=lambda _: (msgspec.Raw(raw),))
+        assert (await fetch_snapshot(h.broker, provided, "a")).state == b'{"a":[1.10,"\\n"]}'
+        await h.broker.put_snapshot("a", raw, position)
+        stored = await fetch_snapshot(h.broker, Namespace(snapshot="stored"), "a")
+        assert (stored.state, stored.position) == (b'{"a":[1.10,"\\n"]}', position)
+
+
+@pytest.mark.parametrize("state", [b"\n", b'"a\nb"', b"[1,\n", b"1\n2", b"x\r"])
+def test_line_breaks_in_what_is_no_json_are_refused(state):
+    with pytest.raises(ValueError, match=r"JSON|truncated"):
+        on_one_line(state)
 
 
 async def test_a_provider_that_returns_something_else_is_told_what_is_wanted():

@@ -149,6 +149,23 @@ async def test_what_a_stream_may_queue_is_the_responses_choice():
         assert json.loads(wire.events[-1].data)["data"]["maxQueued"] == 4
 
 
+async def test_what_a_stream_may_queue_is_else_the_subscriptions_choice():
+    async with hub() as h, Wire(h, "a", request={"max_queued": 1000}) as wire:
+        await wire.until("stream_open")
+        wire.exchange.open.clear()
+        await h.publish("a", *range(600))
+        wire.exchange.open.set()
+        await eventually(lambda: wire.types.count("m") == 600)
+        assert "client_evicted" not in wire.types
+    async with hub() as h, Wire(h, "a") as wire:
+        await wire.until("stream_open")
+        wire.exchange.open.clear()
+        await h.publish("a", *range(600))
+        wire.exchange.open.set()
+        await wire.done()
+        assert json.loads(wire.events[-1].data)["data"]["maxQueued"] == 256
+
+
 # -- refusals ------------------------------------------------------------------------------
 
 
@@ -176,6 +193,36 @@ async def test_a_broker_that_fails_behind_the_head_ends_the_stream(monkeypatch):
         (error,) = wire.events
         assert error.type == "stream_error"
         assert json.loads(error.data)["data"]["errorKind"] == "broker_unavailable"
+
+
+@pytest.mark.parametrize(("accept", "status"), [(b"text/event-stream", 200), (b"*/*", 503)])
+async def test_a_broker_that_does_not_come_back_is_a_refusal_also_for_who_resumes(
+    monkeypatch, accept, status
+):
+    monkeypatch.setattr("tidegate.gateway.streams._HEAD_SECONDS", 0.05)
+    broker = HeldBroker()
+    async with hub(broker=broker) as h:
+        holder = await h.joined("a")
+        cursor = holder.cursor
+        broker.holding = True
+        await h.publish("a", *range(3))
+        broker.gates["history"] = asyncio.Event()
+        # The node asks now and then whether it is back.
+        broker.failures["heads"] = unavailable()
+        h.node.on_disconnected()
+        async with Wire(h, "a", request={"tail": 2}, headers=[(b"Accept", accept)]) as wire:
+            answer = await wire.done()
+            assert answer.status == status
+            assert b"broker_unavailable" in answer.body
+        # Who needs nothing of it gets his stream.
+        async with Wire(h, "a", request={"cursor": cursor}) as wire:
+            await eventually(lambda: "stream_open" in wire.types)
+        assert h.node.statistics().streams == 1
+        broker.failures.clear()
+        broker.gates.pop("history").set()
+        h.node.on_reconnected()
+        async with Wire(h, "a", request={"tail": 2}) as wire:
+            await eventually(lambda: wire.types.count("m") == 2)
 
 
 @pytest.mark.parametrize(

@@ -231,6 +231,18 @@ async def test_the_cap_is_the_streams_or_the_channels(max_queued, warned_at):
         assert json.loads(warning.data)["data"]["queueSize"] == warned_at
 
 
+async def test_without_a_word_the_cap_is_the_sources(channel):
+    for source, cap in ((Channel(max_queued=12), 12), (Channel(), 256)):
+        async with Answer(source) as exchange:
+            await exchange.until(b"retry")
+            exchange.open.clear()
+            for _ in range(300):
+                source.publish("a")
+            exchange.open.set()
+            await exchange.until(b"client_evicted")
+            assert json.loads(parse(exchange.body)[-1].data)["data"]["maxQueued"] == cap
+
+
 async def test_a_background_task_runs_after_the_end(channel):
     ran = []
     extra = {"background": BackgroundTask(lambda: ran.append(channel.statistics().subscribers))}

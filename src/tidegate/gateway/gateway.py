@@ -27,6 +27,7 @@ from tidegate.gateway.publishing import (
     published,
 )
 from tidegate.gateway.routes import GatewayRoutes
+from tidegate.gateway.snapshots import on_one_line
 from tidegate.gateway.streams import StreamSubscription
 from tidegate.gateway.subscription import StreamRequest
 from tidegate.stream import STATE_KEY, Drain
@@ -420,7 +421,7 @@ class Gateway:
         """
         self._check(name)
         try:
-            encoded = encode_json(state)
+            encoded = on_one_line(encode_json(state))
         except ValueError as error:
             raise InvalidEvent("invalid_data", f"the state is not JSON: {error}") from error
         if position is None:

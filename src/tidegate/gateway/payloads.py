@@ -78,7 +78,7 @@ class PublishBody(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
     idempotency_key: str | None = None
     meta: dict[str, Any] | None = None
     tags: dict[str, str] | None = None
-    version: int | None = None
+    version: int | float | None = None
 
     @property
     def targets(self) -> list[str]:
@@ -88,12 +88,16 @@ class PublishBody(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
 
     def publishable(self) -> Publishable:
         """Return it as the event that it is, of its first channel."""
+        version = self.version
+        if isinstance(version, float) and version.is_integer():
+            # An integer all the same, as JSON Schema counts. Others are refused as they are.
+            version = int(version)
         return Publishable(
             channel=self.targets[0],
             type=self.type,
             data=self.data,
             idempotency_key=self.idempotency_key,
-            version=self.version,
+            version=version,  # type: ignore[arg-type]
             tags=self.tags,
             meta=self.meta,
         )

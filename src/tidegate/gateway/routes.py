@@ -43,8 +43,8 @@ from tidegate.stream.answers import by_method, error_answer, json_answer, json_e
 from tidegate.stream.bodies import BodyError, body_error_answer, read_body
 from tidegate.stream.event_stream import raw_cursor_of
 from tidegate.stream.input import BadInput
-from tidegate.stream.opening import OpeningDenied
-from tidegate.stream.refusal import retry_after
+from tidegate.stream.opening import OpeningDenied, OpeningRefused
+from tidegate.stream.refusal import refuse, retry_after
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -172,8 +172,51 @@ class GatewayRoutes:
         if len(unknown) == len(asked.channels):
             # Not left to the opening of the stream: HEAD is to get the same status.
             raise denial(StreamDenied(unknown))
+        if request.method == "HEAD" and not self._gateway.drain.draining:
+            refusal = self._refusal_of(asked, unknown)
+            if refusal is not None:
+                return self._refuse(request, refusal)
         source = self._gateway.subscription_of(asked)
         return EventStream(source, request, **self._stream_options)
+
+    def _refusal_of(self, asked: StreamRequest, denied: dict[str, str]) -> OpeningRefused | None:
+        """Tell why ``GET`` would be refused for now, as far as this node knows by itself.
+
+        Args:
+            asked: the stream.
+            denied: the channels that it does not get, and why; more are added.
+
+        Raises:
+            OpeningDenied: it gets none of its channels.
+        """
+        node = self._gateway.node
+        here = {channel.name: channel for channel in node.channels()}
+        for name in asked.channels:
+            limit = None if name in denied else self._gateway.namespaces.of(name).max_subscribers
+            if limit is not None and name in here and len(here[name].members) >= limit:
+                denied[name] = "subscriber_limit"
+        wanted = [name for name in asked.channels if name not in denied]
+        if not wanted:
+            answer = denial(StreamDenied(denied))
+            if isinstance(answer, OpeningDenied):
+                raise answer
+            return answer
+        # Live events of channels that are here already begin without the broker.
+        asks = asked.tail is not None or asked.from_beginning or any(n not in here for n in wanted)
+        if asks and not node.available:
+            return OpeningRefused("broker_unavailable", "the broker is away")
+        return None
+
+    def _refuse(self, request: Request, refusal: OpeningRefused) -> Response:
+        options = self._stream_options
+        return refuse(
+            request.scope,
+            refusal.kind,
+            refusal.error,
+            form=options["refusal"],
+            rng=options["rng"],
+            clock=options["clock"],
+        )
 
     # -- publishing ------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from tidegate.channel.event import encode_json
 from tidegate.errors import MissingExtra
 from tidegate.gateway.brokers.base import Snapshot
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from tidegate.gateway.brokers.base import Broker, Head
     from tidegate.gateway.namespaces import Namespace
 
-__all__ = ["fetch_snapshot"]
+__all__ = ["fetch_snapshot", "on_one_line"]
 
 _WEBHOOK_SECONDS: Final = 5.0
 _MAX_BYTES: Final = 16 * 1024 * 1024
@@ -35,7 +36,10 @@ async def fetch_snapshot(broker: Broker, options: Namespace, channel: str) -> Sn
     if source is None:
         return None
     if source == "stored":
-        return await broker.get_snapshot(channel)
+        stored = await broker.get_snapshot(channel)
+        if stored is None:
+            return None
+        return msgspec.structs.replace(stored, state=on_one_line(stored.state))
     head = (await broker.heads([channel]))[channel]
     if isinstance(source, str):
         return await _from_webhook(source, channel, head)
@@ -45,6 +49,20 @@ async def fetch_snapshot(broker: Broker, options: Namespace, channel: str) -> Sn
     return None if computed is None else _computed(computed, head)
 
 
+def on_one_line(state: bytes) -> bytes:
+    """Return JSON without line breaks: a line of a stream would end there.
+
+    Only raw JSON that somebody else has written can have any, between its tokens.
+
+    Raises:
+        ValueError: it is no JSON; what has no line breaks is not looked at.
+    """
+    if b"\n" not in state and b"\r" not in state:
+        return state
+    # Not decoded: numbers stay as they were written.
+    return msgspec.json.format(state, indent=-1)
+
+
 def _computed(computed: Any, head: Head) -> Snapshot:
     if not isinstance(computed, tuple) or len(computed) not in {1, 2}:
         raise TypeError(
@@ -52,7 +70,8 @@ def _computed(computed: Any, head: Head) -> Snapshot:
             f"not {type(computed).__name__}"
         )
     position = computed[1] if len(computed) == 2 else head.position
-    return Snapshot(state=msgspec.json.encode(computed[0]), position=position, epoch=head.epoch)
+    state = on_one_line(encode_json(computed[0]))
+    return Snapshot(state=state, position=position, epoch=head.epoch)
 
 
 class _Answer(msgspec.Struct):

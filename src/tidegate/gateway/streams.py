@@ -127,8 +127,11 @@ class StreamSubscription(GatewaySubscription):
             start = request.cursor if stream.honoured else None
             headers["last-event-id"] = start or stream.start_cursor
         except TimeoutError:
+            if not self._node.available:
+                # Nothing but heartbeats would follow, and a client that waits for its turn.
+                stream.abort()
+                raise OpeningRefused("broker_unavailable", "the broker is away") from None
             # Its stream_open follows when it has joined, or a stream_error.
-            pass
         except BrokerUnavailable as error:
             stream.abort()
             raise OpeningRefused("broker_unavailable", str(error)) from error

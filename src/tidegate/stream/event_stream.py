@@ -64,8 +64,8 @@ class EventStream(Response):
         source: a `Channel`, what has one as ``channel``, or a gateway's subscription, which
             says by itself where a client without a cursor starts.
         request: the request to answer.
-        max_queued: live frames that may wait for this client; ``None``: as the channel
-            says.
+        max_queued: live frames that may wait for this client; ``None``: as the source
+            says, which is 256 unless it was told otherwise.
         heartbeat: seconds of silence after which a comment is written.
         retry_ms: what the client is told to wait before it comes back, ± 20 %.
         write_timeout: seconds that one write may be blocked before the client is evicted.
@@ -94,7 +94,7 @@ class EventStream(Response):
         source: Channel | StreamSource | WireSource,
         request: Request,
         *,
-        max_queued: int | None = 256,
+        max_queued: int | None = None,
         heartbeat: float = 15.0,
         retry_ms: int = 3000,
         write_timeout: float = 30.0,

@@ -566,7 +566,7 @@ async def test_a_sink_that_raises_fails_its_own_publish_only(path, caplog):
             await broker.publish([request()])
         await broker.publish([request("b")])
         assert len(await positions(broker)) == 1
-    assert "handing out a result failed" in caplog.text
+    assert "delivering an event failed" in caplog.text
 
 
 # Tidying up.

@@ -6,6 +6,7 @@ import pytest
 from tests.servers import eventually
 from tidegate.errors import BrokerUnavailable
 from tidegate.gateway.brokers.sqlite_thread import Job, JobThread
+from tidegate.gateway.pacing import TURN_BYTES, TURN_EVENTS
 
 
 class Bench:
@@ -187,6 +188,131 @@ async def test_many_results_are_handed_out_in_slices(bench):
     # Others had their turns in between.
     assert len(seen) > 5
     await thread.stop()
+
+
+class Turns:
+    """Counts what is handed out in each turn of the loop."""
+
+    def __init__(self):
+        self.counts = [0]
+        self.order = []
+        self.running = True
+        self._turn()
+
+    def _turn(self):
+        self.counts.append(0)
+        if self.running:
+            asyncio.get_running_loop().call_soon(self._turn)
+
+    def note(self, what):
+        self.order.append(what)
+        self.counts[-1] += 1
+
+
+@pytest.fixture
+async def turns():
+    turns = Turns()
+    yield turns
+    turns.running = False
+
+
+@pytest.fixture
+async def wide(bench):
+    made = JobThread(bench, name="test")
+    await made.start()
+    yield made
+    await made.stop()
+
+
+def batch(turns, name, sizes, **options):
+    """A job of several items that are delivered one by one."""
+    return Job(
+        lambda: name,
+        deliver=lambda outcome, number: turns.note((outcome, number)),
+        sizes=sizes,
+        items=len(sizes),
+        size=sum(sizes),
+        **options,
+    )
+
+
+@pytest.mark.parametrize(("jobs", "items"), [(500, 1), (60, 10), (20, 30), (12, 50), (3, 300)])
+async def test_no_turn_of_the_loop_sees_more_than_its_share(wide, turns, jobs, items):
+    gate = Gate(wide)
+    finished = []
+    for name in range(jobs):
+        job = batch(turns, name, [10] * items, finish=finished.append)
+        assert wide.submit(job)
+    gate.release.set()
+    await eventually(lambda: len(finished) == jobs)
+    assert finished == list(range(jobs))
+    assert turns.order == [(name, number) for name in range(jobs) for number in range(items)]
+    # A turn of the loop ends somewhere within a turn as it is counted here.
+    assert max(turns.counts) <= 2 * TURN_EVENTS
+
+
+async def test_results_that_are_handed_over_at_several_times_share_a_turn(wide, turns):
+    given = []
+    for number in range(6):
+        job = Job(lambda: None, finish=lambda _, number=number: turns.note(number), items=30)
+        given.append((job, None))
+    # As the thread does it, twice and more within one turn of the loop, the queue empty between.
+    for one in given:
+        wide._take_outcomes([one])
+    assert turns.order == [0, 1]
+    await eventually(lambda: turns.order == list(range(6)))
+    assert max(turns.counts) <= 2
+
+
+async def test_a_turn_is_bounded_in_bytes_and_the_first_goes_in_any_case(wide, turns):
+    sizes = [10 * TURN_BYTES, 10 * TURN_BYTES, TURN_BYTES // 2, TURN_BYTES // 2, 1]
+    wide._take_outcomes([(batch(turns, "a", sizes), "a")])
+    assert turns.order == [("a", 0)]
+    await eventually(lambda: len(turns.order) == 5)
+    assert max(turns.counts) <= 3
+
+
+async def test_who_waits_for_a_batch_hears_when_all_of_it_was_delivered(wide, turns):
+    count = 3 * TURN_EVENTS
+    assert await wide.do(batch(turns, "a", [1] * count, finish=lambda _: len(turns.order))) == count
+    assert turns.order == [("a", number) for number in range(count)]
+
+
+async def test_a_delivery_that_fails_is_raised_at_who_waits_and_the_others_come(wide, caplog):
+    delivered = []
+
+    def deliver(_, number):
+        if number == 1:
+            raise LookupError("the second")
+        delivered.append(number)
+
+    with pytest.raises(LookupError, match="the second"):
+        await wide.do(Job(int, deliver=deliver, sizes=[1, 1, 1], items=3))
+    assert delivered == [0, 2]
+    assert "delivering an event failed" in caplog.text
+    assert await wide.do(Job(lambda: 1)) == 1
+
+
+async def test_of_a_job_that_failed_nothing_is_delivered(wide, turns):
+    def work():
+        raise LookupError("gone")
+
+    def failed():
+        return JobThread.failure("broken", certain=True)
+
+    options = {"deliver": lambda *_: turns.note("delivered"), "sizes": [1]}
+    with pytest.raises(LookupError):
+        await wide.do(Job(work, **options))
+    with pytest.raises(BrokerUnavailable):
+        await wide.do(Job(failed, **options))
+    assert turns.order == []
+
+
+async def test_stop_waits_until_the_last_slice_is_handed_out(wide, turns):
+    finished = []
+    assert wide.submit(batch(turns, "a", [1] * 5 * TURN_EVENTS, finish=finished.append))
+    await wide.stop()
+    assert finished == ["a"]
 
 
 async def test_what_the_thread_calls_comes_in_turn_with_the_results(thread):

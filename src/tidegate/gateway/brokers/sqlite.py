@@ -159,22 +159,24 @@ class SqliteBroker:
             append = store.append
             return [append(request, now) for request in batch]
 
-        def finish(outcomes: list[_Outcome]) -> list[PublishResult | PublishError]:
-            sink = self._sink
-            subscribed = self._subscribed
-            results = []
-            for request, (result, publication) in zip(batch, outcomes, strict=True):
-                results.append(result)
-                if publication is not None and request.channel in subscribed and sink is not None:
-                    sink.on_publication(request.channel, publication)
-            return results
+        def deliver(outcomes: list[_Outcome], number: int) -> None:
+            publication = outcomes[number][1]
+            channel = batch[number].channel
+            if publication is not None and channel in self._subscribed and self._sink is not None:
+                self._sink.on_publication(channel, publication)
 
+        def finish(outcomes: list[_Outcome]) -> list[PublishResult | PublishError]:
+            return [result for result, _ in outcomes]
+
+        sizes = [len(request.payload) for request in batch]
         job = Job(
             work,
             finish=finish,
             fail=fail,
+            deliver=deliver,
+            sizes=sizes,
             items=len(batch),
-            size=sum([len(request.payload) for request in batch]),
+            size=sum(sizes),
         )
         results: list[PublishResult | PublishError] = await self._writer.do(job)
         return results

@@ -11,6 +11,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from tidegate.errors import BrokerUnavailable
+from tidegate.gateway.pacing import TURN_BYTES, TURN_EVENTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,7 +21,6 @@ __all__ = ["Job", "JobThread", "Workshop"]
 _logger = logging.getLogger(__name__)
 
 _OPEN_SECONDS: Final = 60.0
-_SLICE: Final = 256  # items whose results are handed out before the loop gets its turn
 
 
 class Job:
@@ -30,13 +30,28 @@ class Job:
         work: called in the thread, with what the workshop gives it; returns the outcome.
         finish: called in the event loop with the outcome, in the order of the jobs; returns the
             result. It is called whether anybody waits or not.
+        deliver: called in the event loop before ``finish``, with the outcome and the number of
+            an item, once for each of ``sizes`` in order; between two items the loop may get its
+            turn. What it raises is raised at who waits. Without one the job is handed out in
+            one piece.
+        sizes: the bytes of each item that is delivered.
         fail: called in the event loop with a sentence, and whether it is certain that nothing
             was done; returns the result. Without one the caller gets `BrokerUnavailable`.
         items: how much there is to do.
         size: the bytes that it holds.
     """
 
-    __slots__ = ("deadline", "fail", "finish", "future", "items", "size", "work")
+    __slots__ = (
+        "deadline",
+        "deliver",
+        "fail",
+        "finish",
+        "future",
+        "items",
+        "size",
+        "sizes",
+        "work",
+    )
 
     def __init__(
         self,
@@ -44,12 +59,16 @@ class Job:
         *,
         finish: Callable[[Any], Any] | None = None,
         fail: Callable[[str, bool], Any] | None = None,
+        deliver: Callable[[Any, int], None] | None = None,
+        sizes: Sequence[int] = (),
         items: int = 1,
         size: int = 0,
     ) -> None:
         self.work = work
         self.finish = finish
         self.fail = fail
+        self.deliver = deliver
+        self.sizes = sizes
         self.items = items
         self.size = size
         self.deadline = 0.0
@@ -61,13 +80,13 @@ class Job:
             self.failed(outcome.problem, certain=outcome.certain)
             return
         if isinstance(outcome, BaseException):
-            self._raise(outcome)
+            self.refuse(outcome)
             return
         try:
             result = outcome if self.finish is None else self.finish(outcome)
         except Exception as error:
             _logger.exception("handing out a result failed")
-            self._raise(error)
+            self.refuse(error)
             return
         if self.future is not None and not self.future.done():
             self.future.set_result(result)
@@ -75,11 +94,12 @@ class Job:
     def failed(self, problem: str, *, certain: bool) -> None:
         """Tell who waits, in the event loop, that it was not done or is not known to be."""
         if self.fail is None:
-            self._raise(BrokerUnavailable(problem))
+            self.refuse(BrokerUnavailable(problem))
         elif self.future is not None and not self.future.done():
             self.future.set_result(self.fail(problem, certain))
 
-    def _raise(self, error: BaseException) -> None:
+    def refuse(self, error: BaseException) -> None:
+        """Raise an error at who waits and has not been answered, in the event loop."""
         if self.future is not None and not self.future.done():
             self.future.set_exception(error)
 
@@ -142,7 +162,11 @@ class JobThread:
         self._items = 0
         self._bytes = 0
         self._outcomes: deque[tuple[Job, Any]] = deque()
-        self._handing_out = False
+        self._begun = False
+        self._next_item = 0
+        self._turn_items = 0
+        self._turn_bytes = 0
+        self._turn_ends = False
         self._watchdog: asyncio.TimerHandle | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._loop: asyncio.AbstractEventLoop
@@ -310,26 +334,65 @@ class JobThread:
 
     def _take_outcomes(self, outcomes: list[tuple[Job, Any]]) -> None:
         self._outcomes.extend(outcomes)
-        if not self._handing_out:
-            self._handing_out = True
-            self._hand_out()
+        self._hand_out()
 
     def _hand_out(self) -> None:
-        """Hand out results, a slice at a time: streams are served in between."""
-        items = 0
-        while self._outcomes and items < _SLICE:
-            job, outcome = self._outcomes.popleft()
-            items += job.items
-            # What `call` brings was never submitted.
-            if self._waiting and self._waiting[0] is job:
-                self._waiting.popleft()
-                self._items -= job.items
-                self._bytes -= job.size
+        """Hand out results in their order, as many as one turn of the loop may see.
+
+        Streams are served between the turns: what is delivered to them in one must not overflow
+        the backlog of those who keep up, whether it comes of one job, of many, or of what the
+        thread hands over at several times.
+        """
+        while self._outcomes:
+            job, outcome = self._outcomes[0]
+            if not self._begun:
+                self._begun = True
+                # What `call` brings was never submitted.
+                if self._waiting and self._waiting[0] is job:
+                    self._waiting.popleft()
+                    self._items -= job.items
+                    self._bytes -= job.size
+            if not self._delivered(job, outcome):
+                break
+            self._outcomes.popleft()
+            self._begun = False
+            self._next_item = 0
             job.done(outcome)
-        if self._outcomes:
-            self._loop.call_soon(self._hand_out)
-        else:
-            self._handing_out = False
+        if self._turn_items and not self._turn_ends:
+            # Also when nothing is left: more may come within the same turn.
+            self._turn_ends = True
+            self._loop.call_soon(self._end_turn)
+
+    def _delivered(self, job: Job, outcome: object) -> bool:
+        """Deliver what the turn still has room for; return whether that was all of it."""
+        if job.deliver is None or isinstance(outcome, _Failure | BaseException):
+            return self._fits(job.items, 0)
+        while self._next_item < len(job.sizes):
+            number = self._next_item
+            if not self._fits(1, job.sizes[number]):
+                return False
+            self._next_item += 1
+            try:
+                job.deliver(outcome, number)
+            except Exception as error:
+                _logger.exception("delivering an event failed")
+                job.refuse(error)
+        return True
+
+    def _fits(self, items: int, size: int) -> bool:
+        """Count it, unless the turn has had enough; the first is let through in any case."""
+        if self._turn_items and (
+            self._turn_items + items > TURN_EVENTS or self._turn_bytes + size > TURN_BYTES
+        ):
+            return False
+        self._turn_items += items
+        self._turn_bytes += size
+        return True
+
+    def _end_turn(self) -> None:
+        self._turn_ends = False
+        self._turn_items = self._turn_bytes = 0
+        self._hand_out()
 
 
 def _nothing() -> None:
